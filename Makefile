@@ -46,7 +46,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 kernels: ## compile the numba kernels ahead of their first use
 	@echo "kernels: compiling"
 	@$(BIN)/python -m stirred.mechanisms.swapping.kernels.warm
-	@$(BIN)/python -m stirred.mechanisms.topdown.solve.warm
+	@$(BIN)/python -m stirred.mechanisms.topdown.solve.files
 
 .PHONY: demo
 demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/demo/report.html

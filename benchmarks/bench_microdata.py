@@ -28,12 +28,9 @@ import numpy as np
 from sections import machine, write_section
 
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.schemas import shipped_schema
-from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.schema import Schema, shipped_schema
+from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import discrete_gaussian
 
@@ -109,7 +106,7 @@ def level_of(
     )
 
 
-def facts(name: str, true: np.ndarray, kinds: np.ndarray) -> tuple[Known, ...]:
+def facts(name: str, true: np.ndarray, kinds: np.ndarray) -> tuple[Constraint, ...]:
     """Return what the Bureau knows of areas of a level."""
     everywhere = np.ones(len(true), dtype=np.bool_)
     least = kinds.copy()
@@ -118,13 +115,13 @@ def facts(name: str, true: np.ndarray, kinds: np.ndarray) -> tuple[Known, ...]:
     barred[:, 2 * NURSING] = 0
     hhgq = SCHEMA.query("hhgq")
     found = [
-        Known(query=SCHEMA.query("hhgq * votingage"), sign="<=", values=barred, given=everywhere),
-        Known(query=hhgq, sign=">=", values=least, given=everywhere),
-        Known(query=hhgq, sign="<=", values=99_999 * kinds, given=everywhere),
+        Constraint(query=SCHEMA.query("hhgq * votingage"), sign="<=", values=barred, given=everywhere),
+        Constraint(query=hhgq, sign=">=", values=least, given=everywhere),
+        Constraint(query=hhgq, sign="<=", values=99_999 * kinds, given=everywhere),
     ]
     if name in ("US", "State"):
         total = true.sum(axis=1, keepdims=True).astype(np.int64)
-        found.append(Known(query=SCHEMA.query("total"), sign="=", values=total, given=everywhere))
+        found.append(Constraint(query=SCHEMA.query("total"), sign="=", values=total, given=everywhere))
     return tuple(found)
 
 
@@ -191,7 +188,7 @@ def joined(levels: Sequence[Level], parent: np.ndarray) -> Level:
         answers.append(Answers(query=each[0].query, values=values, variance=variance))
     for each in zip(*(level.known for level in levels), strict=True):
         values, given = np.concatenate([k.values for k in each]), np.concatenate([k.given for k in each])
-        known.append(Known(query=each[0].query, sign=each[0].sign, values=values, given=given))
+        known.append(Constraint(query=each[0].query, sign=each[0].sign, values=values, given=given))
     codes = tuple(code for level in levels for code in level.geocodes)
     return Level(name=levels[0].name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known))
 
@@ -214,7 +211,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
         tree, truth = tree_of(nation, Entropy.from_seed(f"noise {FIRST + number}"))
         sizes = np.digitize(truth[5].sum(axis=1), [1, 21, 60])
         for name, arm in arms.items():
-            piece = next(iter(solve(Whole(tree=tree), Settings(arm=arm))))
+            piece = next(iter(solve(lambda tree=tree: [tree], SolveOptions(arm=arm))))
             for depth, true in enumerate(truth):
                 off = piece.levels[depth].dense(SCHEMA.size) - true
                 for place, query in enumerate(queries.values()):
@@ -263,7 +260,7 @@ def small(nation: Nation, rounds: int = 3) -> list[str]:
         best = np.inf
         for _ in range(rounds + 1):
             began = time.process_time()
-            next(iter(solve(Whole(tree=tree), Settings(arm=arm))))
+            next(iter(solve(lambda: [tree], SolveOptions(arm=arm))))
             best = min(best, time.process_time() - began)
         lines.append(f"| `{name}` | {best:.2f} s | {BLUEDOWN_SECONDS / best:.0f} x faster |")
     return [f"**{tree.levels[5].areas} blocks**, best of {rounds}, compiled beforehand.", "", *lines, ""]
@@ -271,23 +268,22 @@ def small(nation: Nation, rounds: int = 3) -> list[str]:
 
 def group(nation: Nation) -> list[str]:
     """Return the time for the blocks of a block group, against HiGHS and PIQP."""
-    from stirred.mechanisms.topdown.solve import relaxed
-    from stirred.mechanisms.topdown.solve.admm_kernel import solve_parent
+    from stirred.mechanisms.topdown.solve import parent
     from stirred.mechanisms.topdown.solve.programs import Program
 
     tree, _ = tree_of(nation, Entropy.from_seed("group"))
-    problems: list[tuple[Any, ...]] = []
-    usual = relaxed.on_cells
+    problems: list[parent.Quadratic] = []
+    usual = parent.on_cells
 
-    def kept(stage: relaxed.Stage, *others: Any) -> Any:
-        found = usual(stage, *others)
-        if stage.name == "Block":
-            problems.append(found.compact.arguments)
+    def kept(own: parent.Parent, *others: Any) -> Any:
+        found = usual(own, *others)
+        if own.step.name == "Block":
+            problems.append(found)
         return found
 
-    relaxed.on_cells = kept
-    next(iter(solve(Whole(tree=tree), Settings(arm=ARMS["default"]))))
-    relaxed.on_cells = usual
+    parent.on_cells = kept
+    next(iter(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))))
+    parent.on_cells = usual
     sizes = np.array([each[4].shape[0] * each[4].shape[1] for each in problems])
     chosen = [problems[place] for place in np.argsort(np.abs(sizes - np.median(sizes)))[:5]]
     ours = theirs = alone = 0.0
@@ -304,14 +300,12 @@ def group(nation: Nation) -> list[str]:
 
     Program.solve = timed  # type: ignore[method-assign]
     for each in chosen:
-        found, report = np.zeros(each[4].shape), np.zeros(5)
-        kernel: Any = solve_parent
         began = time.process_time()
         for _ in range(20):
-            kernel(*each, 1e-10, 20_000, found, report)
+            each.by_kernel(1e-10, 20_000)
         ours += (time.process_time() - began) / 20
         began = time.process_time()
-        relaxed.by_program(each)
+        each.by_highs()
         theirs += time.process_time() - began - sum(each for pair in others[len(solving) - 1 :] for each in pair[:2])
     Program.solve = solver  # type: ignore[method-assign]
     alone = sum(solving)
@@ -426,7 +420,9 @@ class Shelf:
             like = facts(level, np.zeros((1, 1)), np.zeros((1, 8), np.int64))
             everywhere = np.ones(len(codes), dtype=np.bool_)
             known = tuple(
-                Known(query=each.query, sign=each.sign, values=np.load(own / f"known{place}.npy"), given=everywhere)
+                Constraint(
+                    query=each.query, sign=each.sign, values=np.load(own / f"known{place}.npy"), given=everywhere
+                )
                 for place, each in enumerate(like)
             )
             parent = np.load(own / "parent.npy")
@@ -488,10 +484,11 @@ def state(thousands: Sequence[float], folder: Path) -> list[str]:
 
 def one_state(folder: Path, counties: int) -> None:
     """Make the microdata of a state, and check it: the process that is timed."""
-    from stirred.mechanisms.topdown.solve.make import make
+    from stirred.mechanisms.topdown.solve.files import make
 
     shelf = Shelf(folder=folder, nation=Nation(fanout=(1, counties, 37, 4, 30)))
-    made = make(shelf, Settings(arm=ARMS["default"], threads=os.cpu_count() or 1), folder / "out")
+    options = SolveOptions(arm=ARMS["default"], threads=os.cpu_count() or 1)
+    made = make(shelf.shards, options, folder / "out", top=shelf.top())
     passed = "passed" if made.certificate.passed else "FAILED"
     (folder / "made").write_text(f"{made.certificate.records} {passed}")
     for event in made.events[:5]:

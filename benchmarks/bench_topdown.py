@@ -116,15 +116,19 @@ def draw(folder: Path) -> None:
     from stirred.randomness.entropy import Entropy
 
     areas = pl.read_parquet(folder / "areas.parquet")
-    TopDown.of(**SETTINGS, area_list=areas).working_in(folder).release(read_persons(folder), Entropy.from_os())
+    TopDown.of(**SETTINGS, area_list=areas).working_in(folder, progress=folder / "work").release(
+        read_persons(folder), Entropy.from_os()
+    )
 
 
 def publish(folder: Path) -> None:
     """Write the store in the published layout."""
     from stirred.data.frames import write_parts
-    from stirred.mechanisms.topdown.store import Store
+    from stirred.mechanisms.topdown.store import MeasurementStore
 
-    write_parts(Store.open(folder / "store" / "persons").published(), folder / "measurements.parquet", apart=True)
+    write_parts(
+        MeasurementStore.open(folder / "store" / "persons").published(), folder / "measurements.parquet", apart=True
+    )
 
 
 STEPS: Final = {"make": make_state, "read": read_persons, "draw": draw, "publish": publish}

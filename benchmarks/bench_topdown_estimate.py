@@ -20,11 +20,10 @@ from typing import Final
 import numpy as np
 from sections import machine, write_section
 
-from stirred.mechanisms.topdown.estimated import estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.schemas import shipped_schema
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Places, Tree
+from stirred.mechanisms.topdown.estimates import estimate_in_pieces
+from stirred.mechanisms.topdown.least_squares import SubspaceModel
+from stirred.mechanisms.topdown.schema import MarginalQuery, Schema, shipped_schema
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Places, Tree
 
 BLOCKS_IN_A_COUNTY: Final = 3_000
 TRACTS, GROUPS = 30, 4  # in a county, in a tract
@@ -43,17 +42,17 @@ def level_of(
         variance = np.full(len(codes), 2.0 + number if name != "Block" else 10.0 + 100 * (number < 10))
         noise = rng.normal(size=(len(codes), query.size)) * np.sqrt(variance[0])
         answers.append(Answers(query=query, values=np.rint(noise).astype(np.int16), variance=variance))
-    known: list[Known] = []
+    known: list[Constraint] = []
     if zeros:
         query = schema.query("hhgq")
         absent = rng.random((len(codes), 8)) < 0.97
         absent[:, 0] = rng.random(len(codes)) < 0.2
         bound = np.where(absent, 0, 99_999)
-        known.append(Known(query=query, sign="<=", values=bound, given=np.ones(len(codes), dtype=np.bool_)))
+        known.append(Constraint(query=query, sign="<=", values=bound, given=np.ones(len(codes), dtype=np.bool_)))
     if total:
         fixed = schema.query("total")
         values = np.full((len(codes), 1), total, dtype=np.int64)
-        known.append(Known(query=fixed, sign="=", values=values, given=np.ones(len(codes), dtype=np.bool_)))
+        known.append(Constraint(query=fixed, sign="=", values=values, given=np.ones(len(codes), dtype=np.bool_)))
     return Level(name=name, geocodes=tuple(codes), parent=parent, answers=tuple(answers), known=tuple(known))
 
 
@@ -93,8 +92,8 @@ def run(blocks: int) -> str:
             yield made
 
     sample = county(schema, "000", 200)
-    model = Model.of_trees([Tree(schema=schema, levels=(state, *sample.levels))])
-    asked: list[Query] = [schema.query("total"), schema.query("hispanic * cenrace")]
+    model = SubspaceModel.of_trees([Tree(schema=schema, levels=(state, *sample.levels))])
+    asked: list[MarginalQuery] = [schema.query("total"), schema.query("hispanic * cenrace")]
     start, wall = time.process_time(), time.perf_counter()
     written = 0
     squares, freedom = 0.0, 0

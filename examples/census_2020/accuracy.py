@@ -12,8 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from stirred.mechanisms.tables.safetab import SafeTabP
-from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
-from stirred.mechanisms.topdown.schemas import shipped_schema
+from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
+from stirred.mechanisms.topdown.schema import shipped_schema
 
 LEVELS = {"county": "County", "tract": "Tract", "block_group": "Block_Group", "block": "Block"}
 _WORDS = {"county": "county", "tract": "tract", "block_group": "block group", "block": "block", "state": "state"}
@@ -137,7 +137,7 @@ def _estimated(folder: Path) -> Iterator[tuple[Asked, str, pl.DataFrame]]:
         own = [asked for asked in TABLES if asked.bundle == bundle]
         targets, out = (folder / "estimates" / f"{bundle}.{ending}" for ending in ("csv", "parquet"))
         pl.concat(_targets(asked, blocks) for asked in own).write_csv(targets)
-        run_estimate(EstimateOptions(measurements=folder / bundle, targets=targets, out=out))
+        run_estimate(HierarchyEstimateOptions(measurements=folder / bundle, targets=targets, out=out))
         estimates = pl.read_parquet(out)
         for asked in own:
             for area in asked.areas:

@@ -53,7 +53,10 @@ def _lazy(name: str) -> type[TyperGroup]:
                 own = typer.Typer(rich_markup_mode=None)
                 own.callback()(_nothing)
                 for command in commands_of(name):
-                    own.command(command.name, help=command.help)(_as_function(command))
+                    anything = {"ignore_unknown_options": True, "allow_extra_args": True} if command.gone else {}
+                    own.command(command.name, help=command.help, hidden=command.gone, context_settings=anything)(
+                        _as_function(command)
+                    )
                 self._built = typer.main.get_command(own).commands  # type: ignore[attr-defined]
             return self._built
 
@@ -141,7 +144,7 @@ def _hint(name: str, info: FieldInfo) -> Any:
         choices = get_args(kind) or get_args(info.annotation)
         return Annotated[str | None, opt(f"{typed} NAME", f"{described} One of {', '.join(map(str, choices))}.")]
     form = _mark(info, "form") or ("FILE" if kind is Path else "NUMBER" if kind in (int, float) else "TEXT")
-    return Annotated[str | None, opt(f"{typed} {form}", described)]
+    return Annotated[str | None, opt(f"{typed} {form}", described, hidden=bool(_mark(info, "gone")))]
 
 
 def _checked(model: type[BaseModel], given: dict[str, Any]) -> Any:

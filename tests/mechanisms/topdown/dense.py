@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from stirred.mechanisms.topdown.schema import Query
+from stirred.mechanisms.topdown.schema import MarginalQuery
 from stirred.mechanisms.topdown.tree import GroupTotal, Tree
 
 Row = list[Fraction]
@@ -61,7 +61,7 @@ class Dense:
         self.squares, self.freedom = Fraction(0), 0
         self._solve(*self._rows(groups))
 
-    def functional(self, areas: Sequence[tuple[int, int]], query: Query, cell: int) -> Row:
+    def functional(self, areas: Sequence[tuple[int, int]], query: MarginalQuery, cell: int) -> Row:
         """Return a sum of counts as a row: a cell of a query over areas (level, place)."""
         row = [Fraction(0)] * self.size
         cells = np.flatnonzero(query.cell_of == cell)

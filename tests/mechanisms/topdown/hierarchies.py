@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Places, Tree
+from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.tree import Answers, Constraint, GroupTotal, Level, Places, Tree
 
 SCHEMAS = (
     Schema(
@@ -44,7 +44,7 @@ def summed_up(leaves: Places, levels: Sequence[Level]) -> list[Places]:
     return found
 
 
-def all_queries(schema: Schema) -> list[Query]:
+def all_queries(schema: Schema) -> list[MarginalQuery]:
     """Return all queries of a schema."""
     kept = product(*(("*", *each.groupings, "detailed") for each in schema.attributes))
     return [*dict.fromkeys(schema.keeping(each) for each in kept)]
@@ -108,12 +108,14 @@ def _measured(rng: np.random.Generator, schema: Schema, level: Level, counts: np
     known = []
     if rng.random() < 0.5:
         query = queries[rng.integers(len(queries))]
-        known.append(Known(query=query, sign="=", values=query.answer(counts), given=rng.random(level.areas) < 0.4))
+        known.append(
+            Constraint(query=query, sign="=", values=query.answer(counts), given=rng.random(level.areas) < 0.4)
+        )
     if rng.random() < 0.6:
         query = queries[rng.integers(len(queries))]
         true = query.answer(counts)
         bound = np.where((true == 0) & (rng.random(true.shape) < 0.7), 0, true + 5)
-        known.append(Known(query=query, sign="<=", values=bound, given=rng.random(level.areas) < 0.7))
+        known.append(Constraint(query=query, sign="<=", values=bound, given=rng.random(level.areas) < 0.7))
     return Level(
         name=level.name, geocodes=level.geocodes, parent=level.parent, answers=tuple(answers), known=tuple(known)
     )

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.schema import DETAILED, Query, Schema
+from stirred.mechanisms.topdown.schema import DETAILED, MarginalQuery, Schema
 from stirred.mechanisms.topdown.tree import Level, Tree
 
 
-def _row(schema: Schema, code: str, query: Query, values: Any, suffix: str) -> dict[str, Any]:
+def _row(schema: Schema, code: str, query: MarginalQuery, values: Any, suffix: str) -> dict[str, Any]:
     kept = dict(zip(schema.names, query.kept, strict=True))
     return {
         "geocode": code,
@@ -94,6 +94,6 @@ def write_spine(tree: Tree, path: Path) -> None:
     pl.DataFrame(rows).write_csv(path)
 
 
-def detailed(schema: Schema) -> Query:
+def detailed(schema: Schema) -> MarginalQuery:
     """Return the query of all cells."""
     return schema.keeping([DETAILED] * len(schema.attributes))

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
-from stirred.mechanisms.topdown.commands_measure import COMMANDS, BudgetOptions, show_budget
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.schemas import declared_schema, shipped_schema
+from stirred.mechanisms.topdown.commands import COMMANDS, TopDownBudgetOptions, show_budget
+from stirred.mechanisms.topdown.schema import Schema, declared_schema, shipped_schema
 from stirred.spec import catalogue
 from stirred.spec.exact import exact
 
@@ -235,29 +234,29 @@ def test_a_budget_file_that_cannot_be_read_is_told_with_the_shipped_ones(tmp_pat
 
 
 def test_the_command_shows_noise_and_certificate_of_a_budget_file(tmp_path: Path) -> None:
-    shown = show_budget(BudgetOptions(file=PERSONS))
+    shown = show_budget(TopDownBudgetOptions(file=PERSONS))
     assert dict(shown.rows)["rho"].startswith("293764/114921 = 2.5562")
     noise, costs = shown.grids
     assert next(row for row in noise.rows if row[0] == "total")[1:4] == ("-", "1.1", "2.17")
     assert costs.rows[0] == ("anything", "2.5562", "17.15"), "losses are rounded up"
     assert shown.values["certificate"]["hhgq"]["epsilon"] == pytest.approx(7.2445, abs=1e-4)
-    assert [command.name for command in COMMANDS] == ["budget", "optimise-budget"]
+    assert [command.name for command in COMMANDS if command.gone] == ["optimise-budget"]
     codebook = tmp_path / "codebook.toml"
     variable = '[[variables]]\nname = "{}"\nfile = "persons"\ntype = "code"\ncodes = {{ x = "", y = "" }}\n'
     codebook.write_text("".join(map(variable.format, ("a", "b"))), encoding="utf-8")
     budget = tmp_path / "budget.toml"
     budget.write_text('rho = 1\n[levels]\nall = 1\n[queries]\n"a * b" = 1\n', encoding="utf-8")
-    own = show_budget(BudgetOptions(file=str(budget), schema_=str(codebook), delta="1e-6"))
+    own = show_budget(TopDownBudgetOptions(file=str(budget), schema_=str(codebook), delta="1e-6"))
     assert [row[0] for row in own.grids[1].rows] == ["anything", "a", "b"]
     # A level is no attribute; `detailed` is about all others, also those that no other query names.
     codebook.write_text("".join(map(variable.format, ("a", "b", "Ward"))), encoding="utf-8")
     halves = 'rho = 1\n[levels]\nall = "1/2"\nward = "1/2"\n[queries]\n"a_dpq" = "1/2"\ndetailed = "1/2"\n'
     budget.write_text(halves, encoding="utf-8")
-    own = show_budget(BudgetOptions(file=str(budget), schema_=str(codebook)))
+    own = show_budget(TopDownBudgetOptions(file=str(budget), schema_=str(codebook)))
     assert dict(own.rows)["counts"] == "by a x b"
     assert own.values["certificate"]["b"]["rho"] == "1/2"
     budget.write_text(halves.replace("a_dpq", "old"), encoding="utf-8")
     with pytest.raises(PlanError, match=r'ask for "old", without codes in .* is checked by `stirred plan`'):
-        show_budget(BudgetOptions(file=str(budget), schema_=str(codebook)))
+        show_budget(TopDownBudgetOptions(file=str(budget), schema_=str(codebook)))
     with pytest.raises(PlanError, match="does not say what its queries ask"):
-        show_budget(BudgetOptions(file=str(budget)))
+        show_budget(TopDownBudgetOptions(file=str(budget)))

@@ -10,17 +10,17 @@ import pytest
 
 from stirred.cli.main import run as command
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.topdown.asked import schema_named, where_query
 from stirred.mechanisms.topdown.commands_estimate import (
     COMMANDS,
-    EstimateOptions,
+    HierarchyEstimateOptions,
     IntervalOptions,
     chance_of,
     run_estimate,
     run_interval,
+    where_query,
 )
-from stirred.mechanisms.topdown.estimates import Residuals
-from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.least_squares import Residuals
+from stirred.mechanisms.topdown.schema import Attribute, Schema, schema_named
 from stirred.mechanisms.topdown.tree import Answers, Level, Tree
 from stirred.release.ledger import Ledger
 from stirred.release.publish import publish
@@ -75,7 +75,7 @@ def test_a_website_answers_like_the_bundle(bundle: Path, tmp_path: Path) -> None
 
 def test_estimates_of_a_bundle_add_up_and_agree_with_its_variances(bundle: Path, tmp_path: Path) -> None:
     public = bundle / "public"
-    options = EstimateOptions(
+    options = HierarchyEstimateOptions(
         measurements=public / "measurements.parquet",
         constraints=public / "constraints.parquet",
         spine=public / "spine.parquet",
@@ -132,20 +132,19 @@ def test_a_codebook_with_a_hierarchy_of_codes_has_groupings(tmp_path: Path) -> N
         '[variables.codes]\n0 = ""\n1 = ""\n2 = ""\n'
         '[[hierarchies]]\nname = "grown"\nvariable = "age"\nhrc = "age.hrc"\ngeographic = false\n'
     )
-    pl.DataFrame({"geolevel": ["a"], "age": ["*"], "other": [1]}).write_parquet(tmp_path / "m.parquet")
-    schema = schema_named(str(tmp_path / "book.toml"), tmp_path / "m.parquet")
+    schema = schema_named(str(tmp_path / "book.toml"), columns=lambda: ["geolevel", "age", "other"])
     assert schema.names == ("age",)
     assert schema.query("grown").groups == ((0, 0, 1),)
     (tmp_path / "bad.toml").write_text("=")
     with pytest.raises(DataError, match="this is not TOML"):
-        schema_named(str(tmp_path / "bad.toml"), tmp_path / "m.parquet")
+        schema_named(str(tmp_path / "bad.toml"), columns=list)
 
 
 def test_an_output_that_cannot_be_written_is_said(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="it cannot be written"):
         run_estimate(
-            EstimateOptions(
+            HierarchyEstimateOptions(
                 measurements=bundle / "public/measurements.parquet",
                 spine=bundle / "public/spine.parquet",
                 schema_=str(bundle.parent / "codebook.toml"),
@@ -176,5 +175,5 @@ def test_conditions_become_one_cell() -> None:
 
 def test_the_commands_are_named_as_documented() -> None:
     assert [each.name for each in COMMANDS] == ["estimate", "interval"]
-    options = {name.rstrip("_") for name in EstimateOptions.model_fields}
+    options = {name.rstrip("_") for name in HierarchyEstimateOptions.model_fields}
     assert options == {"measurements", "constraints", "totals", "spine", "schema", "areas", "targets", "out"}

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from stirred.data.problems import PlanError
-from stirred.mechanisms.topdown.estimated import Estimates, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model
-from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
+from stirred.mechanisms.topdown.estimates import TreeEstimates, Unions, estimate, estimate_in_pieces
+from stirred.mechanisms.topdown.least_squares import SubspaceModel
+from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
 from stirred.mechanisms.topdown.subspaces import Subspaces
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Tree
-from stirred.mechanisms.topdown.unions import Unions
+from stirred.mechanisms.topdown.tree import Answers, Constraint, GroupTotal, Level, Tree
 from tests.depth import DEEP
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import all_queries, random_tree
@@ -25,7 +24,7 @@ ONE = Schema(name="one", attributes=(Attribute(name="all", codes=("1",)),))
 TOTAL = ONE.query("total")
 
 
-def level_of(name: str, parent: Sequence[int], query: Query, values: Any, variance: Any) -> Level:
+def level_of(name: str, parent: Sequence[int], query: MarginalQuery, values: Any, variance: Any) -> Level:
     """Return a level with one query."""
     codes = tuple(f"{name}{place}" for place in range(len(parent)))
     answers = Answers(query=query, values=np.array(values), variance=np.array(variance, dtype=np.float64))
@@ -41,14 +40,14 @@ def totals(*levels: tuple[Sequence[int], Sequence[int], Sequence[float]]) -> Tre
     return Tree(schema=ONE, levels=tuple(made))
 
 
-def fixed(level: Level, query: Query, values: Any, given: Sequence[bool] | None = None) -> Level:
+def fixed(level: Level, query: MarginalQuery, values: Any, given: Sequence[bool] | None = None) -> Level:
     """Return the level with values that are known."""
     told = np.ones(level.areas, dtype=np.bool_) if given is None else np.array(given)
-    known = Known(query=query, sign="=", values=np.array(values), given=told)
+    known = Constraint(query=query, sign="=", values=np.array(values), given=told)
     return replace(level, known=(*level.known, known))
 
 
-def numbers(found: Estimates, level: int, query: Query = TOTAL) -> tuple[Any, Any]:
+def numbers(found: TreeEstimates, level: int, query: MarginalQuery = TOTAL) -> tuple[Any, Any]:
     """Return estimates and variances."""
     answers = found.of(level, query)
     return answers.estimate.ravel().tolist(), (answers.std_dev.ravel() ** 2).tolist()
@@ -321,7 +320,7 @@ def piece_of(tree: Tree, area: int) -> Tree:
 @pytest.mark.parametrize("seed", range(8))
 def test_pieces_give_the_same_as_the_whole(seed: int) -> None:
     tree, groups, _ = random_tree(seed)
-    model = Model.of_trees([tree], groups)
+    model = SubspaceModel.of_trees([tree], groups)
     whole = estimate(tree, groups=groups, model=model)
     bare = Level(name="L1", geocodes=tree.levels[1].geocodes, parent=tree.levels[1].parent)
     top = replace(tree, levels=(tree.levels[0], bare))
@@ -533,7 +532,7 @@ def test_totals_that_contradict_each_other_are_refused() -> None:
 
 def test_a_total_of_an_area_that_must_be_empty_is_refused() -> None:
     tree = totals(([0], [0], [1.0]))
-    bound = Known(query=TOTAL, sign="<=", values=np.array([[0]]), given=np.array([True]))
+    bound = Constraint(query=TOTAL, sign="<=", values=np.array([[0]]), given=np.array([True]))
     level = replace(fixed(tree.levels[0], TOTAL, [[3]]), known=(bound, *fixed(tree.levels[0], TOTAL, [[3]]).known))
     with pytest.raises(PlanError, match="contradicts itself"):
         estimate(replace(tree, levels=(level,)))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.limits import Rules
-from stirred.mechanisms.topdown.solve.make import in_memory
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
-from stirred.mechanisms.topdown.solve.rounding import Chain
-from stirred.mechanisms.topdown.tree import Answers, Known, Tree
+from stirred.mechanisms.topdown.solve.files import in_memory
+from stirred.mechanisms.topdown.solve.problem import Chain, Rules
+from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
+from stirred.mechanisms.topdown.tree import AGREES, Answers, Constraint, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 
@@ -60,8 +58,8 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
         zeros = DETAILED.query("relation * age")
         most = np.where(zeros.answer(barred.reshape(1, -1)) > 0, 0, NO_BOUND).repeat(level.areas, axis=0)
         facts = (
-            Known(query=MARGIN, sign="=", values=known, given=everywhere),
-            Known(query=zeros, sign="<=", values=most, given=everywhere),
+            Constraint(query=MARGIN, sign="=", values=known, given=everywhere),
+            Constraint(query=zeros, sign="<=", values=most, given=everywhere),
         )
         levels.append(replace(level, answers=tuple(answers), known=facts))
     return Tree(schema=DETAILED, levels=tuple(levels)), truth
@@ -70,7 +68,7 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
 def published(seed: int) -> tuple[Tree, list[np.ndarray]]:
     """Return an earlier release: microdata made from measurements, level by level."""
     tree, _ = people(seed, noise=3.0)
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
     return tree, [counts.dense(tree.schema.size) for counts in piece.levels]
 
 
@@ -81,30 +79,38 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     rules = Rules.of([tree])
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
-    assert [query.name for query in Chain.of(DETAILED, rules).queries][1] == "home * adult * race"
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS[arm])))
+    assert [query.name for query in Chain.of(rules).queries][1] == "home * adult * race"
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
         assert np.array_equal(MARGIN.answer(counts.dense(DETAILED.size)), margin)
-    _, made = in_memory(Whole(tree=tree), Settings(arm=ARMS[arm]))
+    _, made = in_memory(lambda: [tree], SolveOptions(arm=ARMS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
 
 
-def test_estimates_leave_out_the_earlier_counts_and_nothing_else() -> None:
+def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path) -> None:
     """Facilities may bound the very query that was counted then."""
     earlier, margins = published(3)
-    tree, _ = later(earlier, margins, seed=4, noise=2.0)
-    leaves = tree.levels[-1]
-    bound = Known(query=MARGIN, sign="<=", values=margins[-1], given=np.ones(leaves.areas, dtype=bool))
-    tree = replace(tree, levels=(*tree.levels[:-1], replace(leaves, known=(*leaves.known, bound))))
-    kept = [(each.query.name, each.sign) for each in records._without(tree, MARGIN).levels[-1].known]
-    assert kept == [("relation * age", "<="), (MARGIN.name, "<=")]
+    leaves = earlier.levels[-1]
+    facts = {"level": leaves.name, "rows": leaves.areas, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
+
+    def write(piece: PieceWriter) -> None:
+        piece.level(leaves, np.zeros(leaves.areas, dtype=np.int64))
+        for name, sign in ((AGREES, "="), ("bound_con", "<=")):
+            piece.numbers(lambda: [margins[-1]], columns=MARGIN.size, published=name, sign=sign, **facts)
+
+    writer = StoreWriter(tmp_path / "store", {"schema": schema_document(DETAILED), "shard": 0})
+    writer.add("all", write_piece(tmp_path / "store", write))
+    store = writer.finish()
+    for each, signs in ((store, ["=", "<="]), (replace(store, agreeing=False), ["<="])):
+        (tree,) = (shard() for shard in each.shards())
+        assert [known.sign for known in tree.levels[-1].known] == signs
 
 
 def test_without_noise_the_later_release_is_the_truth() -> None:
     earlier, margins = published(5)
     tree, truth = later(earlier, margins, seed=6, noise=0.0)
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
     for counts, true in zip(piece.levels, truth, strict=True):
         assert np.array_equal(counts.dense(DETAILED.size), true)
 
@@ -112,11 +118,12 @@ def test_without_noise_the_later_release_is_the_truth() -> None:
 def test_the_optimum_keeps_the_margin_of_every_child_before_rounding() -> None:
     earlier, margins = published(7)
     tree, _ = later(earlier, margins, seed=8, noise=2.0)
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS["default"], keep_unrounded=True)))
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"], keep_unrounded=True)))
     places = {code: place for level in tree.levels for place, code in enumerate(level.geocodes)}
-    for each in piece.unrounded:
-        for child, values in zip(each.children, each.values, strict=True):
-            dense = np.zeros((1, DETAILED.size))
-            dense[0, each.cells] = values
-            depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
-            assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)
+    children = piece.unrounded.partition_by("geocode", as_dict=True)
+    assert len(children) == sum(level.areas for level in tree.levels[1:])
+    for (child,), own in children.items():
+        dense = np.zeros((1, DETAILED.size))
+        dense[0, own["cell"].to_numpy()] = own["value"].to_numpy()
+        depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
+        assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)

@@ -16,8 +16,8 @@ from scipy.stats import norm
 
 from stirred.mechanisms.topdown import measure as measuring
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.measure import Part, measure
-from stirred.mechanisms.topdown.store import Store
+from stirred.mechanisms.topdown.measure import Population, measure
+from stirred.mechanisms.topdown.store import MeasurementStore
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise
 from stirred.spec.shift_law import DiscreteGaussian
@@ -26,11 +26,11 @@ from tests.mechanisms.topdown.people import CODES, people, topdown
 FALSE_ALARM = 1e-6
 
 
-def part(**settings: object) -> Part:
+def part(**settings: object) -> Population:
     return topdown(**settings).plan(people()).parts[0]
 
 
-def residuals(store: Store, own: Part) -> pl.DataFrame:
+def residuals(store: MeasurementStore, own: Population) -> pl.DataFrame:
     """The noise in every published row, by subtracting the true counts."""
     rows = pl.concat([*store.published()])
     truth = []
@@ -38,7 +38,7 @@ def residuals(store: Store, own: Part) -> pl.DataFrame:
         depth = own.spine.names.index(row["geolevel"])
         area = own.spine.geocodes[depth].to_list().index(row["geocode"])
         query = own.schema.query(row["query_name"])
-        truth.append(own.counted.answers(query, depth, range(area, area + 1))[0].tolist())
+        truth.append(own.answers(query, depth, range(area, area + 1))[0].tolist())
     return rows.with_columns(truth=pl.Series(truth)).with_columns(noise=pl.col("value") - pl.col("truth"))
 
 
@@ -118,10 +118,10 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
         own = part(queries=["detailed"], rho="1/2")
         streams = [Streams.of(Entropy.from_seed(seed), "ward detailed") for seed in range(200)]
         for each in streams:
-            (slab,) = measuring._slabs(own, range(3, 4), (0, 0))
-            ((query, sigma2),) = slab.asked
-            (block,) = measuring.noisy(slab, query, sigma2, each)
-            noise = (block - own.counted.answers(own.schema.query("detailed"), 3, range(45)))[1:]
+            (task,) = measuring._tasks(own, range(3, 4), (0, 0))
+            ((query, sigma2),) = task.queries
+            (block,) = measuring.noisy(task, query, sigma2, each)
+            noise = (block - own.answers(own.schema.query("detailed"), 3, range(45)))[1:]
             squares += float((noise**2).sum()) / variance_of(Fraction(8))
             many += noise.size
         return float((squares - many) / (2 * many) ** 0.5)

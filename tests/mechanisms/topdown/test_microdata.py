@@ -12,15 +12,11 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import PlanError
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.solve import down, microdata
-from stirred.mechanisms.topdown.solve.arms import ARMS, arm_named
-from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_cells
-from stirred.mechanisms.topdown.solve.files import Kept, cells_of, given_parents, leaf_frame, unrounded_frame
-from stirred.mechanisms.topdown.solve.make import in_memory, make
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Whole
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.solve import tree as solving
+from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
+from stirred.mechanisms.topdown.solve.files import given_parents, in_memory, make
+from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions, TreeCounts, arm_named, solve
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.wards import NO_BOUND, SCHEMA, people
 
@@ -30,10 +26,6 @@ class Sharded:
     """A tree as a source in shards, which are the areas of its second level."""
 
     tree: Tree
-
-    @property
-    def schema(self) -> Schema:
-        return self.tree.schema
 
     def top(self) -> Tree:
         bare = Level(name="L1", geocodes=self.tree.levels[1].geocodes, parent=self.tree.levels[1].parent)
@@ -56,11 +48,11 @@ class Sharded:
             yield Level(name=level.name, geocodes=codes, parent=parent, answers=answers, known=known)
 
 
-def solved(tree: Tree, arm: str = "default", **more: Any) -> Piece:
-    return next(solve(Whole(tree=tree), Settings(arm=ARMS[arm], **more)))
+def solved(tree: Tree, arm: str = "default", **more: Any) -> TreeCounts:
+    return next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm], **more)))
 
 
-def histograms(piece: Piece) -> list[np.ndarray]:
+def histograms(piece: TreeCounts) -> list[np.ndarray]:
     return [counts.dense(piece.tree.schema.size) for counts in piece.levels]
 
 
@@ -76,7 +68,7 @@ def test_measurements_without_noise_give_the_truth(arm: str, noise: float) -> No
 @pytest.mark.parametrize("seed", range(4))
 def test_every_area_keeps_all_that_is_known_of_it(arm: str, seed: int) -> None:
     tree, truth = people(seed, noise=6.0)
-    frame, made = in_memory(Whole(tree=tree), Settings(arm=ARMS[arm]))
+    frame, made = in_memory(lambda: [tree], SolveOptions(arm=ARMS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert made.certificate.records == truth[0].sum() == frame["count"].sum()
     assert made.certificate.areas == 1 + 2 + 6 + 30
@@ -87,7 +79,7 @@ def test_every_area_keeps_all_that_is_known_of_it(arm: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(24))
 def test_odd_hierarchies_keep_all_that_is_known_of_them_too(arm: str, seed: int) -> None:
     tree, groups, _ = random_tree(seed, gaps=False)
-    _, made = in_memory(Whole(tree=tree), Settings(arm=ARMS[arm], groups=tuple(groups)))
+    _, made = in_memory(lambda: [tree], SolveOptions(arm=ARMS[arm], groups=tuple(groups)))
     assert made.certificate.passed, made.certificate.failures
 
 
@@ -95,17 +87,17 @@ def test_counts_are_the_same_on_any_number_of_threads_and_in_any_batches(monkeyp
     tree, _ = people(5, fanout=(3, 6, 4), noise=4.0)
     one = histograms(solved(tree, threads=1))
     for threads, together in ((2, 16), (3, 1), (1, 2)):
-        monkeypatch.setattr(down, "_AT_ONCE", together)
+        monkeypatch.setattr(solving, "_AT_ONCE", together)
         assert all(map(np.array_equal, histograms(solved(tree, threads=threads)), one))
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_shards_one_after_the_other_give_what_the_whole_gives(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, _ = people(6, noise=3.0)
-    whole, _ = in_memory(Whole(tree=tree), Settings(arm=ARMS[arm]))
+    whole, _ = in_memory(lambda: [tree], SolveOptions(arm=ARMS[arm]))
     for remembered in (1 << 29, 0):
-        monkeypatch.setattr(microdata, "_REMEMBERED", remembered)
-        parts, made = in_memory(Sharded(tree), Settings(arm=ARMS[arm]))
+        monkeypatch.setattr(solving, "_REMEMBERED", remembered)
+        parts, made = in_memory(Sharded(tree).shards, SolveOptions(arm=ARMS[arm]), top=Sharded(tree).top())
         assert made.certificate.passed
         assert made.certificate.areas == 1 + 2 + 6 + 30
         assert parts.equals(whole)
@@ -136,7 +128,7 @@ def test_given_parents_are_taken_and_unrounded_children_add_up_to_them() -> None
     given = given_parents(pl.DataFrame([*rows, {**rows[0], "arm": "blue", "count": 10**6}]), "default")
     assert len(given) == 9
     piece = solved(tree, parents=given, keep_unrounded=True)
-    frame = unrounded_frame(piece.unrounded)
+    frame = piece.unrounded
     assert frame.columns == ["parent", "geocode", "cell", "value"]
     sums = {
         (parent, cell): value
@@ -166,7 +158,7 @@ def test_an_arm_that_uses_the_whole_subtree_is_more_accurate_than_one_that_uses_
 def limited(tree: Tree, place: int, query: str, sign: str, values: np.ndarray) -> Tree:
     """Return a tree with something more known of a level."""
     level = tree.levels[place]
-    fact = Known(query=SCHEMA.query(query), sign=sign, values=values, given=np.ones(level.areas, bool))  # type: ignore[arg-type]
+    fact = Constraint(query=SCHEMA.query(query), sign=sign, values=values, given=np.ones(level.areas, bool))  # type: ignore[arg-type]
     levels = [*tree.levels]
     levels[place] = replace(level, known=(*level.known, fact))
     return replace(tree, levels=tuple(levels))
@@ -207,7 +199,7 @@ def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path) -> 
     assert found[2][0, 20:].sum() == 0, "areas above follow from the leaves"
     assert found[2].sum() == found[3].sum() == found[0].sum()
     for _ in range(2):  # solved, and then taken from what was kept
-        again = solved(tree, parents=given, keeper=Kept(folder=tmp_path, mark="one"))
+        again = solved(tree, parents=given, store=LevelStore(folder=tmp_path, mark="one"))
         assert again.events == piece.events
         assert all(map(np.array_equal, histograms(again), found))
 
@@ -216,7 +208,7 @@ def test_bounds_that_overlap_are_rounded_by_an_integer_program_and_kept() -> Non
     tree, truth = people(9, noise=3.0)
     race = SCHEMA.query("race").answer(truth[2])
     tree = limited(tree, 2, "race", ">=", np.maximum(race - 1, 0))
-    _, made = in_memory(Whole(tree=limited(tree, 2, "race", "<=", race + 1)), Settings(arm=ARMS["default"]))
+    _, made = in_memory(lambda: [limited(tree, 2, "race", "<=", race + 1)], SolveOptions(arm=ARMS["default"]))
     assert made.certificate.passed, made.certificate.failures
     assert any(event.what.startswith("rounded by HiGHS") for event in made.events)
 
@@ -228,7 +220,7 @@ def test_the_total_of_a_group_of_areas_is_kept() -> None:
         GroupTotal(level="L1", members=("01",), value=int(truth[1][1].sum())),
     )
     for arm in ARMS.values():
-        frame, made = in_memory(Whole(tree=tree), Settings(arm=arm, groups=groups))
+        frame, made = in_memory(lambda: [tree], SolveOptions(arm=arm, groups=groups))
         assert made.certificate.passed, made.certificate.failures
         assert made.certificate.checks["L1: total of groups"] == 2
         assert frame["count"].sum() == truth[0].sum()
@@ -251,7 +243,11 @@ def test_an_unknown_arm_level_or_nothing_measured_is_refused() -> None:
 def test_files_are_written_checked_and_joined(tmp_path: Path) -> None:
     tree, truth = people(2, noise=2.0)
     made = make(
-        Sharded(tree), Settings(arm=ARMS["default"], keep_unrounded=True), tmp_path, unrounded=tmp_path / "u.parquet"
+        Sharded(tree).shards,
+        SolveOptions(arm=ARMS["default"], keep_unrounded=True),
+        tmp_path,
+        top=Sharded(tree).top(),
+        unrounded=tmp_path / "u.parquet",
     )
     counts, persons = pl.read_parquet(tmp_path / "counts.parquet"), pl.read_parquet(tmp_path / "persons.parquet")
     assert counts.columns == ["geocode", "home", "adult", "race", "count"]
@@ -286,24 +282,24 @@ def test_an_interrupted_run_goes_on_where_it_stopped_and_ends_the_same(tmp_path:
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        solved(tree, keeper=Kept(folder=tmp_path, mark="one"), progress=stop)
+        solved(tree, store=LevelStore(folder=tmp_path, mark="one"), progress=stop)
     assert len([*tmp_path.glob("*.npz")]) == 3
     told: list[str] = []
-    again = solved(tree, keeper=Kept(folder=tmp_path, mark="one"), progress=lambda stage, *_: told.append(stage))
+    again = solved(tree, store=LevelStore(folder=tmp_path, mark="one"), progress=lambda stage, *_: told.append(stage))
     assert {*told} == {"L3"}
     assert all(map(np.array_equal, histograms(again), whole))
     told.clear()
-    solved(tree, keeper=Kept(folder=tmp_path, mark="other noise"), progress=lambda stage, *_: told.append(stage))
+    solved(tree, store=LevelStore(folder=tmp_path, mark="other noise"), progress=lambda stage, *_: told.append(stage))
     assert "L1" in told, "what other measurements left is not taken"
     for path in tmp_path.glob("*.npz"):
         path.write_bytes(path.read_bytes()[:100])
-    again = solved(tree, keeper=Kept(folder=tmp_path, mark="one"))
+    again = solved(tree, store=LevelStore(folder=tmp_path, mark="one"))
     assert all(map(np.array_equal, histograms(again), whole)), "what is damaged is solved again"
 
 
 def checked(tree: Tree, frame: pl.DataFrame, **more: Any) -> Certificate:
     certificate = Certificate()
-    check_tree(tree, read_cells(frame, tree.schema, tree.levels[-1], certificate), certificate, **more)
+    check_tree(tree, read_counts(frame, tree.schema, tree.levels[-1].geocodes, certificate), certificate, **more)
     return certificate
 
 
@@ -319,7 +315,7 @@ def checked(tree: Tree, frame: pl.DataFrame, **more: Any) -> Certificate:
 )
 def test_the_check_finds_what_is_wrong(change: Mapping[str, Any], said: str) -> None:
     tree, _ = people(12, noise=2.0)
-    frame, made = in_memory(Whole(tree=tree), Settings(arm=ARMS["default"]))
+    frame, made = in_memory(lambda: [tree], SolveOptions(arm=ARMS["default"]))
     assert checked(tree, frame).passed
     rows = frame.to_dicts()
     rows[0] = {**rows[0], **change}
@@ -335,9 +331,9 @@ def test_the_check_finds_what_is_wrong(change: Mapping[str, Any], said: str) -> 
 def test_the_check_compares_leaves_with_what_was_decided_above_them() -> None:
     tree, _ = people(13, noise=2.0, facts=False)
     piece = solved(tree)
-    decided = [cells_of(counts) for counts in piece.levels]
-    assert checked(tree, leaf_frame(piece), decided=decided).passed
-    rows = leaf_frame(piece).to_dicts()
+    decided = piece.levels
+    assert checked(tree, piece.leaves, decided=decided).passed
+    rows = piece.leaves.to_dicts()
     rows[0]["count"] += 1
-    certificate = checked(tree, pl.DataFrame(rows, schema=leaf_frame(piece).schema), decided=decided)
+    certificate = checked(tree, pl.DataFrame(rows, schema=piece.leaves.schema), decided=decided)
     assert any("is not the sum of its leaves" in text for text in certificate.failures)

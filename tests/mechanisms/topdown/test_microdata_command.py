@@ -12,13 +12,10 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown import published
-from stirred.mechanisms.topdown.commands_microdata import COMMANDS, MicrodataOptions, run_microdata
-from stirred.mechanisms.topdown.solve import make
-from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.files import leaf_frame
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
-from stirred.mechanisms.topdown.tree import Answers, Known, Tree
+from stirred.mechanisms.topdown.commands import COMMANDS, MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.solve import files
+from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 
@@ -46,7 +43,7 @@ def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
     outcome = run_microdata(options(root, tmp_path, arm=arm))
     assert outcome.passed
     found = pl.read_parquet(tmp_path / "counts.parquet")
-    assert found.equals(leaf_frame(next(solve(Whole(tree=tree), Settings(arm=ARMS[arm])))))
+    assert found.equals(next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm]))).leaves)
     assert found["count"].sum() == truth[0].sum() == pl.read_parquet(tmp_path / "persons.parquet").height
     told = dict(outcome.rows)
     assert told["areas"] == "L0 1, L1 2, L2 6, L3 30"
@@ -60,10 +57,10 @@ def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
 def test_a_run_that_fails_before_its_first_area_leaves_nothing(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(make, "solve_and", failing)
+    monkeypatch.setattr(files, "solve_and", failing)
     with pytest.raises(MemoryError):
         run_microdata(options(written[0], tmp_path / "out"))
     assert not [*tmp_path.iterdir()]
@@ -114,7 +111,7 @@ def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     race, leaves = SCHEMA.query("race"), tree.levels[-1]
     last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
     counts = race.answer(truth[-1])
-    most = Known(query=race, sign="<=", values=counts, given=last)
+    most = Constraint(query=race, sign="<=", values=counts, given=last)
     more = Answers(query=race, values=counts, variance=np.where(last, 2.0, np.inf))
     leaves = replace(leaves, known=(*leaves.known, most), answers=(*leaves.answers, more))
     write_folders(replace(tree, levels=(*tree.levels[:-1], leaves)), tmp_path / "files")
@@ -196,10 +193,10 @@ def test_files_that_leave_records_without_a_place_are_refused(
         run_microdata(options(tmp_path, tmp_path / "out"))
     bare = [replace(tree.levels[0], answers=()), *tree.levels[1:]]
     with pytest.raises(PlanError, match="the top has none"):
-        next(solve(Whole(tree=replace(tree, levels=tuple(bare))), Settings(arm=ARMS["bureau"])))
+        next(solve(lambda: [replace(tree, levels=tuple(bare))], SolveOptions(arm=ARMS["bureau"])))
 
 
 def test_the_command_is_declared_with_its_options() -> None:
-    (command,) = COMMANDS
+    command = next(each for each in COMMANDS if each.name == "microdata")
     assert (command.name, command.options, command.run) == ("microdata", MicrodataOptions, run_microdata)
     assert all(field.description for field in MicrodataOptions.model_fields.values())

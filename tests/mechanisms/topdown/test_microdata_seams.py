@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
-from stirred.mechanisms.topdown.solve.arms import ARMS
+from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.solve.tree import ARMS
 from stirred.mechanisms.topdown.tree import Level, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people

@@ -15,12 +15,10 @@ from polars.testing import assert_frame_equal
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown import published as reader
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
-from stirred.mechanisms.topdown.known import NO_BOUND
+from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
 from stirred.mechanisms.topdown.published import open_published
-from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.schemas import shipped_schema
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.schema import Attribute, Schema, shipped_schema
+from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Tree
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.layout import answer_rows, known_rows, write_file, write_folders, write_spine
@@ -87,9 +85,9 @@ def small_nation() -> tuple[Tree, list[GroupTotal]]:
         barred[:, 6] = 0
         everywhere = np.ones(len(codes), dtype=np.bool_)
         known = [
-            Known(query=SMALL.query("hhgq"), sign="<=", values=bound, given=everywhere),
-            Known(query=SMALL.query("hhgq"), sign=">=", values=np.zeros_like(bound), given=everywhere),
-            Known(query=nursing, sign="<=", values=barred, given=everywhere),
+            Constraint(query=SMALL.query("hhgq"), sign="<=", values=bound, given=everywhere),
+            Constraint(query=SMALL.query("hhgq"), sign=">=", values=np.zeros_like(bound), given=everywhere),
+            Constraint(query=nursing, sign="<=", values=barred, given=everywhere),
         ]
         parent = np.array(PARENTS[name], dtype=np.int64)
         levels.append(Level(name=name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))
@@ -137,10 +135,12 @@ def nation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tree, list[G
     return folder, tree, groups
 
 
-def options_of(folder: Path, **more: Any) -> EstimateOptions:
+def options_of(folder: Path, **more: Any) -> HierarchyEstimateOptions:
     """Return the options that all estimates of the nation have."""
     common = {"measurements": folder / "US_Person_PL_PROD", "totals": folder / "totals.csv"}
-    return EstimateOptions(**{**common, "schema_": str(folder / "small.toml"), "out": folder / "e.parquet", **more})
+    return HierarchyEstimateOptions(
+        **{**common, "schema_": str(folder / "small.toml"), "out": folder / "e.parquet", **more}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,7 @@ def test_one_file_equals_folders_and_a_spine_equals_prefixes(tmp_path: Path) -> 
     write_spine(tree, tmp_path / "spine.csv")
     made = []
     for source in ("m.parquet", "folders"):
-        options = EstimateOptions(
+        options = HierarchyEstimateOptions(
             measurements=tmp_path / source,
             spine=tmp_path / "spine.csv",
             schema_=str(tmp_path / "schema.toml"),
@@ -279,10 +279,10 @@ def test_an_area_that_is_asked_for_exists_although_no_row_speaks_of_it(tmp_path:
     path = one_file(tmp_path / "m.parquet", rows)
     (tmp_path / "small.toml").write_text(SMALL_TOML)
     options: dict[str, Any] = {"measurements": path, "schema_": str(tmp_path / "small.toml"), "out": tmp_path / "e.csv"}
-    assert run_estimate(EstimateOptions(**options)).values["areas_without_rows"] == 0
+    assert run_estimate(HierarchyEstimateOptions(**options)).values["areas_without_rows"] == 0
     assert pl.read_csv(tmp_path / "e.csv")["estimate"].to_list() == pytest.approx([7, 7])
     (tmp_path / "t.csv").write_text("geolevel,area,query_name,cell\nstate,002,total,0\nstate,001,total,0\n")
-    outcome = run_estimate(EstimateOptions(**options, targets=tmp_path / "t.csv"))
+    outcome = run_estimate(HierarchyEstimateOptions(**options, targets=tmp_path / "t.csv"))
     assert outcome.values["areas_without_rows"] == 1
     assert "1 area of --targets and --areas that no row speaks of" in dict(outcome.rows)["without rows"]
     found = pl.read_csv(tmp_path / "e.csv")
@@ -310,7 +310,7 @@ def test_parts_that_only_rows_name_are_said_to_be_all_there_are_and_a_missing_on
         options: dict[str, Any] = {"schema_": str(tmp_path / "small.toml"), "out": tmp_path / f"{name}.csv"}
         if name == "listed":
             options["spine"] = tmp_path / "spine.csv"
-        told[name] = run_estimate(EstimateOptions(measurements=path, **options))
+        told[name] = run_estimate(HierarchyEstimateOptions(measurements=path, **options))
     assert [outcome.values["areas_named_by"] for outcome in told.values()] == ["rows", "rows", "spine"]
     assert "name them all with --spine" in dict(told["all"].rows)["parts"]
     assert "parts" not in dict(told["listed"].rows)
@@ -353,10 +353,10 @@ def test_zeros_among_fixed_values_need_not_tie_all_attributes_together(tmp_path:
         geocodes=("1",),
         parent=np.zeros(1, dtype=np.int64),
         answers=(Answers(query=detailed, values=counts + 1, variance=np.array([2.0])),),
-        known=(Known(query=detailed, sign="=", values=counts, given=np.array([True])),),
+        known=(Constraint(query=detailed, sign="=", values=counts, given=np.array([True])),),
     )
     write_file(Tree(schema=schema, levels=(level,)), tmp_path / "m.parquet")
-    run_estimate(EstimateOptions(measurements=tmp_path / "m.parquet", out=tmp_path / "e.parquet"))
+    run_estimate(HierarchyEstimateOptions(measurements=tmp_path / "m.parquet", out=tmp_path / "e.parquet"))
     found = pl.read_parquet(tmp_path / "e.parquet")
     assert found["estimate"].to_list() == pytest.approx(counts[0].tolist(), abs=1e-9)
     assert found["std_dev"].max() == 0
@@ -496,7 +496,7 @@ def test_the_schema_of_the_2020_files_needs_no_file(tmp_path: Path) -> None:
     )
     level = Level(name="Block", geocodes=("1",), parent=np.zeros(1, dtype=np.int64), answers=answers)
     write_file(Tree(schema=schema, levels=(level,)), tmp_path / "m.parquet")
-    options = EstimateOptions(measurements=tmp_path / "m.parquet", out=tmp_path / "e.parquet")
+    options = HierarchyEstimateOptions(measurements=tmp_path / "m.parquet", out=tmp_path / "e.parquet")
     outcome = run_estimate(options)
     assert outcome.values["rows"] == 1 + 3 + 126 + 2016
     assert outcome.values["degrees_of_freedom"] == 1 + 3 + 126

@@ -9,8 +9,13 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import DataError
-from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, IntervalOptions, run_estimate, run_interval
-from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.commands_estimate import (
+    HierarchyEstimateOptions,
+    IntervalOptions,
+    run_estimate,
+    run_interval,
+)
 from stirred.mechanisms.topdown.published import open_published
 from tests.mechanisms.topdown.test_published import SMALL, one_file
 
@@ -25,7 +30,7 @@ def test_a_file_that_is_damaged_inside_is_named_and_nothing_is_written(tmp_path:
     path.write_bytes(whole[:start] + bytes(len(ZSTD)) + whole[start + len(ZSTD) :])
     assert pl.read_parquet_schema(path)
     commands: list[tuple[Any, Any]] = [
-        (run_estimate, EstimateOptions(measurements=path, out=tmp_path / "e.csv")),
+        (run_estimate, HierarchyEstimateOptions(measurements=path, out=tmp_path / "e.csv")),
         (run_interval, IntervalOptions(bundle=path)),
         (run_microdata, MicrodataOptions(measurements=path, out=tmp_path / "made")),
     ]
@@ -45,5 +50,5 @@ def test_columns_without_numbers_are_refused(tmp_path: Path, column: str, given:
 def test_measurements_without_a_measured_row_are_refused(tmp_path: Path) -> None:
     path = one_file(tmp_path / "m.parquet", [{"variance": float("inf")}])
     with pytest.raises(DataError, match="no row is measured"):
-        run_estimate(EstimateOptions(measurements=path, out=tmp_path / "e.csv"))
+        run_estimate(HierarchyEstimateOptions(measurements=path, out=tmp_path / "e.csv"))
     assert not (tmp_path / "e.csv").exists()

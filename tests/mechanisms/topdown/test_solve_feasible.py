@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
-from stirred.mechanisms.topdown.solve.limits import NO_LIMIT, Limits, Rules, limits_up, tightened, unions
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, Rules, limits_up, tightened, unions
 from stirred.mechanisms.topdown.tree import GroupTotal
 from tests.mechanisms.topdown.wards import people
 
@@ -66,7 +66,7 @@ def test_case_23_totals_of_children_can_forbid_what_sums_of_bounds_allow() -> No
     tree, _ = people(0)
     rules = Rules.of([tree])
     home = rules.place(tree.schema.query("home"))
-    limits = Limits(
+    limits = AreaLimits(
         allowed=np.ones((2, rules.grid.height), dtype=bool),
         low=np.zeros((2, len(rules.groups)), dtype=np.int64),
         high=np.full((2, len(rules.groups)), NO_LIMIT),
@@ -82,14 +82,14 @@ def test_unions_of_groups_are_passed_up_where_they_say_more_than_the_groups() ->
     tree, _ = people(0)
     rules = Rules.of([tree])
     home = np.arange(len(rules.groups))[rules.place(tree.schema.query("home"))]
-    children = Limits(
+    children = AreaLimits(
         allowed=np.ones((2, rules.grid.height), dtype=bool),
         low=np.zeros((2, len(rules.groups)), dtype=np.int64),
         high=np.full((2, len(rules.groups)), NO_LIMIT),
     )
     children.low[:, 0] = children.high[:, 0] = 5
     children.high[0, home[2]] = 0  # the first child has five people in a house or a ward, whichever
-    parent = Limits(
+    parent = AreaLimits(
         allowed=children.allowed[:1],
         low=np.zeros((1, len(rules.groups)), dtype=np.int64),
         high=children.high[1:2].copy(),

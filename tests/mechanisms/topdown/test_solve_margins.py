@@ -8,15 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown.estimates import upward
+from stirred.mechanisms.topdown.least_squares import upward
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.grid import Grid
-from stirred.mechanisms.topdown.solve.margins import Margin, margins_of, settled
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.objective import model_on
-from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.solve.objective import MarginForm, margins_of, model_on, settled
+from stirred.mechanisms.topdown.solve.problem import CellGrid
+from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 
 SCHEMA = Schema(
@@ -49,19 +46,19 @@ def hierarchy(seed: int, variances: Mapping[str, float] = WELL, *, noisy: bool =
             )
         home, everywhere = SCHEMA.query("home"), np.ones(len(true), dtype=np.bool_)
         most = np.where(home.answer(true) > 0, NO_BOUND, 0)
-        known = [Known(query=home, sign="<=", values=most, given=everywhere)]
+        known = [Constraint(query=home, sign="<=", values=most, given=everywhere)]
         if n == 0:
             total = SCHEMA.query("total")
-            known.append(Known(query=total, sign="=", values=total.answer(true), given=everywhere))
+            known.append(Constraint(query=total, sign="=", values=total.answer(true), given=everywhere))
         codes = ("",) if n == 0 else tuple(f"{place:02d}" for place in range(4))
         parent = np.zeros(len(true), dtype=np.int64)
         levels.append(Level(name=f"L{n}", geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))
     return Tree(schema=SCHEMA, levels=tuple(levels)), truth
 
 
-def margins(tree: Tree) -> tuple[Grid, tuple[Margin, ...]]:
+def margins(tree: Tree) -> tuple[CellGrid, tuple[MarginForm, ...]]:
     queries = [each.query for each in tree.levels[0].answers]
-    grid = Grid.of(SCHEMA, queries, [SCHEMA.query("home")])
+    grid = CellGrid.of(SCHEMA, queries, [SCHEMA.query("home")])
     model = model_on(grid, queries)
     return grid, margins_of(grid, model, upward(model, tree).floors[0], queries)
 
@@ -149,5 +146,5 @@ def test_the_cells_of_the_top_keep_its_margin_but_for_rounding() -> None:
 
 def top_of(tree: Tree, *, margins: bool = True) -> np.ndarray:
     arm = replace(ARMS["default"], margins=margins)
-    found: np.ndarray = next(solve(Whole(tree=tree), Settings(arm=arm))).levels[0].dense(SCHEMA.size)
+    found: np.ndarray = next(solve(lambda: [tree], SolveOptions(arm=arm))).levels[0].dense(SCHEMA.size)
     return found

@@ -11,8 +11,8 @@ import pytest
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.admm_kernel import invert, solve_parent, to_blocks, to_sums
 from stirred.mechanisms.topdown.solve.feasible import _filled
-from stirred.mechanisms.topdown.solve.grid import Grid, Lattice
-from stirred.mechanisms.topdown.solve.relaxed import by_program
+from stirred.mechanisms.topdown.solve.problem import CellGrid, Lattice, lattice_of
+from stirred.mechanisms.topdown.solve.programs import Quadratic
 
 
 def problem(
@@ -32,7 +32,7 @@ def problem(
     if centre.ndim == 2:
         centre = centre[:, :, None]
     children, height, width = centre.shape
-    lattice = Lattice(sizes=sizes)
+    lattice = lattice_of(sizes)
     if precision is None:
         precision = (
             np.tile(np.eye(height), (children, len(lattice.kept), 1, 1))
@@ -76,6 +76,10 @@ def in_full(sums: np.ndarray, lattice: Lattice) -> np.ndarray:
     for matrix, place in zip(sums, lattice.place, strict=True):
         found += matrix[:, None, :, None] * (place[:, None] == place[None, :])[None, :, None, :]
     return found.reshape(height * width, -1)
+
+
+def quadratic(arguments: Any) -> Quadratic:
+    return Quadratic._make([*arguments[:5], lattice_of(tuple(arguments[9].tolist())), *arguments[11:]])
 
 
 def optimum(arguments: Any, tolerance: float = 1e-10) -> np.ndarray:
@@ -136,7 +140,7 @@ def test_case_21_a_published_margin_leaves_transport_problems_of_their_own() -> 
 def random_problem(seed: int) -> tuple[Any, ...]:
     """Return a problem on a grid of two differing rows and 2 x 3 exchangeable codes, with a way to keep its limits."""
     rng = np.random.default_rng(seed)
-    lattice = Lattice(sizes=(2, 3))
+    lattice = lattice_of((2, 3))
     children, height = int(rng.integers(2, 5)), 2
     truth = rng.poisson(2.0, (children, height, lattice.width)).astype(float)
     allowed = np.ones((children, height), dtype=bool)
@@ -169,7 +173,7 @@ def random_problem(seed: int) -> tuple[Any, ...]:
 def test_the_optimum_is_that_of_highs(seed: int) -> None:
     arguments = random_problem(seed)
     found = optimum(arguments)
-    reference = by_program(arguments)
+    reference = quadratic(arguments).by_highs()
     assert reference is not None
     assert cost(arguments, found) <= cost(arguments, reference) + 1e-6
     assert found == pytest.approx(reference, abs=2e-4)  # HiGHS stops within 1e-7 of its own conditions, not of x
@@ -178,7 +182,7 @@ def test_the_optimum_is_that_of_highs(seed: int) -> None:
 
 
 def cost(arguments: tuple[Any, ...], x: np.ndarray) -> float:
-    lattice = Lattice(sizes=(2, 3))
+    lattice = lattice_of((2, 3))
     total = 0.0
     for c in range(len(x)):
         w = in_full(arguments[2][c], lattice)
@@ -228,7 +232,7 @@ def test_a_bound_that_binds_is_kept_and_one_that_does_not_changes_nothing() -> N
 
 def test_a_precision_in_blocks_is_the_one_in_sums() -> None:
     rng = np.random.default_rng(4)
-    lattice = Lattice(sizes=(2, 3))
+    lattice = lattice_of((2, 3))
     sums = rng.normal(size=(4, 2, 2))
     sums = sums + sums.transpose(0, 2, 1)
     blocks, back = np.empty_like(sums), np.empty_like(sums)
@@ -257,7 +261,7 @@ def test_the_precision_of_queries_is_the_sum_of_their_squares() -> None:
         ),
     )
     queries = [schema.query(name) for name in ("total", "large", "race", "large * race", "detailed")]
-    grid = Grid.of(schema, queries)
+    grid = CellGrid.of(schema, queries)
     assert grid.differing == (0,)
     weights = np.array([[1.0, 0.5, 2.0, 0.25, 3.0]])
     expected = np.zeros((12, 12))

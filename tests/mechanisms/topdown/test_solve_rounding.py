@@ -11,9 +11,8 @@ import pytest
 
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.flow_kernel import round_children, settle
-from stirred.mechanisms.topdown.solve.limits import NO_LIMIT, Rules
-from stirred.mechanisms.topdown.solve.programs import Program
-from stirred.mechanisms.topdown.solve.rounding import WHOLE, Chain, Rounder, round_by_program
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Chain, Rounder, Rules
+from stirred.mechanisms.topdown.solve.programs import WHOLE, Program, round_by_program
 from stirred.mechanisms.topdown.tree import Level, Tree
 from tests.mechanisms.topdown.wards import people
 
@@ -218,10 +217,10 @@ def test_the_chain_of_pl94_is_the_bureaus() -> None:
     )
     tree, _ = people(1)
     known = tree.levels[0].known
-    assert [query.name for query in Chain.of(tree.schema, Rules.of([tree])).queries] == ["total", "home", "home * race"]
+    assert [query.name for query in Chain.of(Rules.of([tree])).queries] == ["total", "home", "home * race"]
     assert len(known) == 4
     plain = Tree(schema=schema, levels=(Level(name="top", geocodes=("",), parent=np.zeros(1, dtype=np.int64)),))
-    names = [query.name for query in Chain.of(schema, Rules.of([plain])).queries]
+    names = [query.name for query in Chain.of(Rules.of([plain])).queries]
     assert names == ["total", "hhgq", "hhgq * votingage", "hhgq * votingage * hispanic"]
 
 

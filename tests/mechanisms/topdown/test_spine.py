@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from stirred.data.problems import DataError
 from stirred.mechanisms.topdown.budget import Shares
+from stirred.mechanisms.topdown.counts import Counts
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Spine
+from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown, wards
 
@@ -146,7 +147,7 @@ def test_answers_counted_from_sorted_records_are_those_of_dense_histograms(rows:
     a, b = Attribute(name="a", codes=("0", "1")), Attribute(name="b", codes=("x", "y", "z"), groupings={"g": (0, 1, 1)})
     schema = Schema(name="toy", attributes=(a, b))
     leaf = found.leaf_of(records, source="test")
-    counted = Counted.of(found, leaf, records["cell"].cast(pl.Int32).to_numpy())
+    counts = Counts.of(leaf, records["cell"].cast(pl.Int32).to_numpy(), areas=found.areas(3))
     dense = np.zeros((found.areas(3), schema.size), dtype=np.int64)
     np.add.at(dense, (leaf, records["cell"].to_numpy()), 1)
     levels = [found.level(depth, range(found.areas(depth))) for depth in range(4)]
@@ -154,7 +155,8 @@ def test_answers_counted_from_sorted_records_are_those_of_dense_histograms(rows:
         for name in ("total", "a", "g", "a * g", "b", "detailed"):
             query = schema.query(name)
             middle = found.areas(depth) // 2
-            pieces = [counted.answers(query, depth, r) for r in (range(middle), range(middle, found.areas(depth)))]
+            halves = (range(middle), range(middle, found.areas(depth)))
+            pieces = [found.counts(counts, depth, half).answers(query) for half in halves]
             assert np.array_equal(np.concatenate(pieces), query.answer(histograms)), name
 
 

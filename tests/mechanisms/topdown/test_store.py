@@ -14,12 +14,14 @@ from stirred.mechanisms.topdown import measure as measuring
 from stirred.mechanisms.topdown import store as storing
 from stirred.mechanisms.topdown.measure import measure
 from stirred.mechanisms.topdown.mechanism import TopDown
-from stirred.mechanisms.topdown.store import JOURNAL, Store
+from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 from stirred.randomness.entropy import Entropy
 from tests.mechanisms.topdown.people import people, topdown
 
 
-def drawn(folder: Path, mechanism: TopDown | None = None, *, count: int = 1_500, seed: str = "store") -> Store:
+def drawn(
+    folder: Path, mechanism: TopDown | None = None, *, count: int = 1_500, seed: str = "store"
+) -> MeasurementStore:
     plan = (mechanism or topdown(totals=["region"])).plan(people(count))
     return measure(plan.parts[0], folder / "store", Entropy.from_seed(seed))
 
@@ -70,7 +72,7 @@ def test_what_is_known_is_read_back_with_its_sign(tmp_path: Path) -> None:
     assert (zero.query.name, zero.sign) == ("age * work", "<=")
     assert zero.values[0].tolist() == [0, *[np.iinfo(np.int32).max] * 5]
     assert [known.query.name for known in tree.levels[1].known] == ["age * work"]
-    rows = pl.concat([*store.constraints()])
+    rows = pl.concat([*store.published("constraints")])
     assert rows.filter(query_name="total_con", geolevel="ward").height == 45
     assert rows.filter(query_name="age_work_0_con").height == 62
     assert rows.columns == ["geolevel", "geocode", "query_name", "sex", "age", "work", "query_shape", "value", "sign"]
@@ -106,7 +108,7 @@ def test_a_second_draw_into_a_store_is_refused_and_leaves_the_first(tmp_path: Pa
     before = pl.concat([*first.published()])
     with pytest.raises(DataError, match="noise was drawn into this store before, and a second draw would be a second"):
         drawn(tmp_path, seed="another")
-    assert pl.concat([*Store.open(tmp_path / "store").published()]).equals(before)
+    assert pl.concat([*MeasurementStore.open(tmp_path / "store").published()]).equals(before)
 
 
 def test_a_draw_that_died_is_no_store_and_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +124,7 @@ def test_a_draw_that_died_is_no_store_and_is_not_continued(tmp_path: Path, monke
     with pytest.raises(KeyboardInterrupt):
         drawn(tmp_path)
     with pytest.raises(DataError, match="the draw was not finished"):
-        Store.open(tmp_path / "store")
+        MeasurementStore.open(tmp_path / "store")
     monkeypatch.setattr(measuring, "_write", right)
     with pytest.raises(DataError, match="noise was drawn into this store before"):
         drawn(tmp_path)
@@ -144,7 +146,7 @@ def test_every_changed_byte_of_a_store_is_seen(tmp_path: Path) -> None:
         store.check()
     place.unlink()
     with pytest.raises(DataError, match=r"00002\.bin is missing or too short"):
-        [shard() for shard in Store.open(store.folder).shards()]
+        [shard() for shard in MeasurementStore.open(store.folder).shards()]
 
 
 def test_a_changed_or_shortened_journal_is_refused(tmp_path: Path) -> None:
@@ -161,9 +163,9 @@ def test_a_changed_or_shortened_journal_is_refused(tmp_path: Path) -> None:
     ):
         journal.write_text("\n".join(changed) + "\n", encoding="utf-8")
         with pytest.raises(DataError, match=told):
-            Store.open(store.folder)
+            MeasurementStore.open(store.folder)
     with pytest.raises(DataError, match="there is no measurement store here"):
-        Store.open(tmp_path)
+        MeasurementStore.open(tmp_path)
 
 
 def test_a_store_says_its_schema_budget_and_that_it_was_seeded(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from stirred.spec.lint import lint
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
-from tests.mechanisms.topdown.test_known import FACILITIES, UNITS, data, mechanism
+from tests.mechanisms.topdown.test_rules import FACILITIES, UNITS, data, mechanism
 
 PRODUCTION: dict[str, Any] = {
     "levels": ["state", "county", "tract", "block_group", "block"],
@@ -245,7 +245,7 @@ def test_codes_that_are_numbers_are_compared_as_numbers() -> None:
     own = topdown(values={**CODES, "sex": ["1", "2"]})
     found = own.plan(coded).parts[0]
     truth = coded.group_by("sex").len().sort("sex")["len"].to_list()
-    assert found.counted.answers(found.schema.query("sex"), 0, range(1)).tolist() == [truth]
+    assert found.answers(found.schema.query("sex"), 0, range(1)).tolist() == [truth]
 
 
 def test_attributes_may_be_called_otherwise_in_the_file_and_grouped() -> None:
@@ -255,7 +255,7 @@ def test_attributes_may_be_called_otherwise_in_the_file_and_grouped() -> None:
     part = own.plan(renamed).parts[0]
     counts = people()["age"].value_counts()
     young = counts.filter(age="0-17")["count"].item()
-    assert part.counted.answers(part.schema.query("adult"), 0, range(1)).tolist() == [[young, 1_500 - young]]
+    assert part.answers(part.schema.query("adult"), 0, range(1)).tolist() == [[young, 1_500 - young]]
 
 
 def test_codes_come_from_the_codebook_and_are_kept_in_the_settings() -> None:
@@ -283,7 +283,7 @@ def test_geocodes_name_areas_instead_of_columns() -> None:
     for one, other in zip(plan.spine.geocodes, by_columns.spine.geocodes, strict=True):
         assert one.to_list() == other.to_list()
     query = plan.parts[0].schema.query("detailed")
-    answers = [each.parts[0].counted.answers(query, 3, range(44)) for each in (plan, by_columns)]
+    answers = [each.parts[0].answers(query, 3, range(44)) for each in (plan, by_columns)]
     assert np.array_equal(answers[0], answers[1])
 
 

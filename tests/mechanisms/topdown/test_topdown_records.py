@@ -8,7 +8,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,11 @@ from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.bundle import checksum, published_specification
 from stirred.mechanisms.topdown import records
-from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
-from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
 from stirred.mechanisms.topdown.mechanism import TopDown
-from stirred.mechanisms.topdown.solve import down as solving
 from stirred.mechanisms.topdown.solve import files as solve_files
+from stirred.mechanisms.topdown.solve import tree as solving
 from stirred.randomness.entropy import Entropy
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
@@ -154,7 +153,7 @@ def test_anybody_makes_the_same_records_from_the_published_measurements(released
 
 
 def test_estimates_are_those_of_the_command(released: Path, tmp_path: Path) -> None:
-    run_estimate(EstimateOptions(measurements=released, out=tmp_path / "e.parquet"))
+    run_estimate(HierarchyEstimateOptions(measurements=released, out=tmp_path / "e.parquet"))
     keys = ["geolevel", "area", "query_name", "cell"]
     ours, theirs = (
         each.sort(keys) for each in (public(released, "estimates"), pl.read_parquet(tmp_path / "e.parquet"))
@@ -254,7 +253,7 @@ def test_threads_and_batches_change_no_record(folder: Path, monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setattr(os, "cpu_count", lambda threads=threads: threads)
             patch.setattr(solving, "_AT_ONCE", batch)
-            patch.setattr(records, "_in_parts", partial(records._in_parts, rows=rows))
+            patch.setattr(records, "_ROWS", rows)
             text = plan.read_text(encoding="utf-8").replace('out = "out"', f'out = "out{number}"')
             (folder / "own.toml").write_text(text, encoding="utf-8")
             made = run(prepare(read_plan(folder / "own.toml")), entropy=Entropy.from_seed("threads"))
@@ -284,14 +283,14 @@ def test_an_interrupted_run_goes_on_at_its_level_and_spends_once(folder: Path, m
     assert not (folder / "out").exists()
     assert [*folder.glob(".out.partial/progress/levels/*.npz")], "levels that are done outlive the run"
     told: list[str] = []
-    load, taken = solve_files.Kept.load, []
+    load, taken = solving.LevelStore.load, []
 
     def loading(self: Any, name: str) -> Any:
         found = load(self, name)
         taken.append((name, found is not None))
         return found
 
-    monkeypatch.setattr(solve_files.Kept, "load", loading)
+    monkeypatch.setattr(solving.LevelStore, "load", loading)
     resume(folder / "out", progress=lambda stage, *_: told.append(stage))
     assert "persons top-down" in told
     assert {there for _, there in taken} == {True, False}, "some levels are taken over, and others were not done"
@@ -340,13 +339,13 @@ def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path
 def test_a_full_disk_is_told_and_the_run_is_finished_when_there_is_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(self: solve_files.Parts, frame: pl.DataFrame) -> Path:
+    def full(self: solve_files.FileParts, frame: pl.DataFrame) -> Path:
         frame.write_parquet("/dev/full")
         return Path("/dev/full")
 
     with monkeypatch.context() as patched:
         patched.setattr(TopDown, "rehearsed_on", not_rehearsed)
-        patched.setattr(solve_files.Parts, "write", full)
+        patched.setattr(solve_files.FileParts, "write", full)
         assert command(["release", "plan.toml", "--quiet"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "the system refused: No space left on device" in said

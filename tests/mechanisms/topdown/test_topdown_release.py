@@ -18,7 +18,7 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.topdown import mechanism as acting
 from stirred.mechanisms.topdown.measure import measure
-from stirred.mechanisms.topdown.store import Store
+from stirred.mechanisms.topdown.store import MeasurementStore
 from stirred.release import run as running
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.plan_file import read_plan
@@ -134,7 +134,7 @@ def test_a_published_folder_shows_whether_its_variances_are_those_of_the_budget(
 
 
 def test_the_store_of_the_draw_stays_inside_and_has_what_was_published(bundle: Path) -> None:
-    store = Store.open(bundle / "internal/store/persons")
+    store = MeasurementStore.open(bundle / "internal/store/persons")
     assert store.check() > 0
     assert pl.concat([*store.published()]).equals(pl.read_parquet(bundle / "public/measurements.parquet"))
     listed = manifest(bundle)["files"]
@@ -244,7 +244,9 @@ def test_a_run_that_died_after_its_draw_is_resumed_with_the_same_noise_at_no_cos
     resume(folder / "out")
     (entry,) = Ledger.open(folder / "a.ledger").entries()
     assert entry.state == "committed"
-    first, second = (Store.open(place) for place in (folder / "first/persons", folder / "out/internal/store/persons"))
+    first, second = (
+        MeasurementStore.open(place) for place in (folder / "first/persons", folder / "out/internal/store/persons")
+    )
     assert pl.concat([*first.published()]).equals(pl.concat([*second.published()]))
     with pytest.raises(LedgerError):
         ledger.draw(entry.id)
@@ -267,13 +269,13 @@ def test_a_changed_list_of_areas_is_another_release_and_is_not_resumed(
 
 def test_files_that_are_not_what_was_drawn_destroy_the_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = prepare(read_plan(folder / "plan.toml"))
-    right = Store.published
+    right = MeasurementStore.published
 
-    def wrong(self: Store) -> Any:
+    def wrong(self: MeasurementStore) -> Any:
         return (part.with_columns(pl.col("sigma2").replace("24/1", "12/1")) for part in right(self))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "published", wrong)
+        patch.setattr(MeasurementStore, "published", wrong)
         with pytest.raises(VerificationError, match="do not have the noise of the budget"):
             run(ready)
     assert not (folder / "out").exists()
@@ -283,12 +285,14 @@ def test_totals_that_are_not_those_of_the_file_destroy_the_bundle(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = prepare(read_plan(edited(folder, ('ledger = "a.ledger"', ""))))
-    right = Store.constraints
+    right = MeasurementStore.published
 
-    def wrong(self: Store) -> Any:
-        return (part.with_columns(value=pl.concat_list(pl.col("value").list.first() + 1)) for part in right(self))
+    def wrong(self: MeasurementStore, what: str) -> Any:
+        more = int(what == "constraints")
+        one_more = pl.concat_list(pl.col("value").list.first() + more)
+        return (part.with_columns(value=one_more) if more else part for part in right(self, what))
 
-    monkeypatch.setattr(Store, "constraints", wrong)
+    monkeypatch.setattr(MeasurementStore, "published", wrong)
     with pytest.raises(VerificationError, match="do not add up to the records of the file"):
         run(ready)
 
@@ -299,7 +303,7 @@ def test_a_store_that_changed_before_it_was_published_destroys_the_bundle(
     ready = prepare(read_plan(edited(folder, ('ledger = "a.ledger"', ""))))
     right = measure
 
-    def touched(*given: Any, **more: Any) -> Store:
+    def touched(*given: Any, **more: Any) -> MeasurementStore:
         store = right(*given, **more)
         place = store.folder / "00001.bin"
         changed = bytearray(place.read_bytes())

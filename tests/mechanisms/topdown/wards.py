@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
 
 SCHEMA = Schema(
@@ -67,7 +67,7 @@ def people(
     return Tree(schema=SCHEMA, levels=tuple(levels)), truth
 
 
-def _facts(level: Level, true: np.ndarray, kinds: np.ndarray, place: int) -> tuple[Known, ...]:
+def _facts(level: Level, true: np.ndarray, kinds: np.ndarray, place: int) -> tuple[Constraint, ...]:
     everywhere = np.ones(level.areas, dtype=np.bool_)
     home, ward = SCHEMA.query("home"), SCHEMA.query("home * adult")
     least = kinds.copy()
@@ -75,11 +75,13 @@ def _facts(level: Level, true: np.ndarray, kinds: np.ndarray, place: int) -> tup
     barred = np.full((level.areas, 6), NO_BOUND)
     barred[:, 2] = 0
     found = [
-        Known(query=home, sign=">=", values=least, given=everywhere),
-        Known(query=home, sign="<=", values=np.where([[True, False, False]], NO_BOUND, 30 * kinds), given=everywhere),
-        Known(query=ward, sign="<=", values=barred, given=everywhere),
+        Constraint(query=home, sign=">=", values=least, given=everywhere),
+        Constraint(
+            query=home, sign="<=", values=np.where([[True, False, False]], NO_BOUND, 30 * kinds), given=everywhere
+        ),
+        Constraint(query=ward, sign="<=", values=barred, given=everywhere),
     ]
     if place < 2:
         total = SCHEMA.query("total")
-        found.append(Known(query=total, sign="=", values=total.answer(true), given=everywhere))
+        found.append(Constraint(query=total, sign="=", values=total.answer(true), given=everywhere))
     return tuple(found)

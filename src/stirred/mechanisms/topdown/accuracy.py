@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +13,14 @@ import polars as pl
 
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Section
-from stirred.mechanisms.topdown.measure import Part
-from stirred.mechanisms.topdown.records import Followed, solved
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query, Schema
+from stirred.mechanisms.topdown.counts import Counts, Entries
+from stirred.mechanisms.topdown.measure import Population
+from stirred.mechanisms.topdown.records import RecordFiles, solved
+from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery, Schema
 from stirred.mechanisms.topdown.settings import TopDownSettings
-from stirred.mechanisms.topdown.solve.check import Certificate, read_cells
-from stirred.mechanisms.topdown.spine import Counted, Spine
-from stirred.mechanisms.topdown.store import Store
-from stirred.mechanisms.topdown.tree import Level
+from stirred.mechanisms.topdown.spine import Spine
+from stirred.mechanisms.topdown.store import MeasurementStore
+from stirred.mechanisms.topdown.tree import blocks
 
 SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 _COLUMNS: Final = {
@@ -31,12 +31,12 @@ _NUMBERS: Final = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Accuracy:
+class LevelErrors:
     """The records of a release beside the confidential file, and beside what other arms make of the same noise."""
 
-    parts: Sequence[Part]
-    stores: Mapping[str, Store]
-    followed: Followed
+    parts: Sequence[Population]
+    stores: Mapping[str, MeasurementStore]
+    released: RecordFiles
     settings: TopDownSettings
     work: Path
     engine: Engine | None = None
@@ -51,14 +51,14 @@ class Accuracy:
         found: list[tuple[object, ...]] = []
         for part in self.parts:
             for arm in dict.fromkeys((self.settings.arm, *self.settings.compare)):
-                released = counted(part.spine, part.schema, self._counts(part.name, arm))
+                released = counts_in(self._counts(part.name, arm), part.schema, part.spine)
                 for row in _errors(part, released):
                     found.append((part.name, arm, *row))
         return pl.DataFrame(found, schema=_COLUMNS, orient="row")
 
     def _counts(self, part: str, arm: str) -> Iterator[pl.DataFrame]:
         if arm == self.settings.arm:
-            return self.followed.counts(part)
+            return self.released.counts(part)
         return map(pl.read_parquet, solved(self.stores[part], part, arm, self.work, engine=self.engine).files)
 
     def sections(self) -> list[Section]:
@@ -88,41 +88,34 @@ class Accuracy:
         yield "By true size of the area and by group: internal/accuracy_by_level.parquet."
 
 
-def counted(spine: Spine, schema: Schema, counts: Iterator[pl.DataFrame]) -> Counted:
-    """Return counts of leaves as records, so that they are asked as the confidential file is."""
-    leaves = spine.level(spine.depth - 1, range(spine.areas(spine.depth - 1)))
-    frames = [*counts]
-    parts = [read_cells(frame, schema, _without_parents(leaves), Certificate()) for frame in frames]
-    area = np.concatenate([np.repeat(each.area, each.count) for each in parts]).astype(np.int32)
-    cell = np.concatenate([np.repeat(each.cell, each.count) for each in parts]).astype(np.int32)
-    return Counted.of(spine, area, cell)
+def counts_in(frames: Iterable[pl.DataFrame], schema: Schema, spine: Spine) -> Counts:
+    """Return the counts of leaves in frames as they are published."""
+    frame = pl.concat(frames)
+    found = Entries.of(frame, schema, spine.geocodes[-1].cast(pl.String).to_list())
+    return Counts.of(found.area, found.cell, frame["count"].to_numpy(), areas=spine.areas(spine.depth - 1))
 
 
-def _without_parents(level: Level) -> Level:
-    return Level(name=level.name, geocodes=level.geocodes, parent=np.zeros(level.areas, dtype=np.int64))
-
-
-def _errors(part: Part, released: Counted) -> Iterator[tuple[object, ...]]:
+def _errors(part: Population, released: Counts) -> Iterator[tuple[object, ...]]:
     schema = part.schema
-    asked = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
+    queries = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
     codes = {attribute.name: attribute.codes for attribute in schema.attributes}
     for depth, level in enumerate(part.spine.names):
-        for query in asked:
+        for query in queries:
             sums, cells, areas = _summed(part, released, depth, query)
             yield from _means(level, query.name, None, sums, areas)
             for place, code in enumerate(codes.get(query.name, ())):
                 yield from _means(level, query.name, code, cells[:, :, place], areas)
 
 
-def _summed(part: Part, released: Counted, depth: int, query: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _summed(
+    part: Population, released: Counts, depth: int, query: MarginalQuery
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return for each size of area the sums of absolute and signed errors, over cells and for each, and the areas."""
     sums, areas = np.zeros((2, len(SIZES))), np.zeros(len(SIZES), dtype=np.int64)
     cells = np.zeros((2, len(SIZES), query.size))
-    many = max(1, _NUMBERS // query.size)
-    for start in range(0, part.spine.areas(depth), many):
-        some = range(start, min(start + many, part.spine.areas(depth)))
-        true = part.counted.answers(query, depth, some)
-        error = released.answers(query, depth, some) - true
+    for some in blocks(part.spine.areas(depth), max(1, _NUMBERS // query.size)):
+        true = part.answers(query, depth, some)
+        error = part.spine.counts(released, depth, some).answers(query) - true
         size = np.searchsorted(SIZES, true.sum(axis=1), side="right") - 1
         areas += np.bincount(size, minlength=len(SIZES))
         for place, own in enumerate((np.abs(error), error)):

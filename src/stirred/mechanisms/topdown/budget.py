@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.data.problems import PlanError, bad_file, bad_plan, listed
-from stirred.mechanisms.topdown.schema import SUMMED, TOTAL, Query, Schema
-from stirred.mechanisms.topdown.schemas import BUDGETS, shipped
+from stirred.mechanisms.topdown.schema import BUDGETS, SUMMED, TOTAL, MarginalQuery, Schema, shipped
 from stirred.randomness.noise_steps import noise_variance
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact
@@ -34,7 +33,7 @@ _WIDE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promised:
+class ChangeCost:
     """What one kind of change costs: rho, and the epsilon that it implies at a delta."""
 
     what: str
@@ -94,8 +93,8 @@ class Shares:
         given = content.get("levels") if isinstance(content.get("levels"), Mapping) else {}
         levels = {str(name): number(share, f"{where} levels {name}") for name, share in (given or {}).items()}
         queries: dict[str, dict[str, Fraction]] = {name: {} for name in levels}
-        asked = content.get("queries") if isinstance(content.get("queries"), Mapping) else {}
-        for query, shares in (asked or {}).items():
+        given_shares = content.get("queries") if isinstance(content.get("queries"), Mapping) else {}
+        for query, shares in (given_shares or {}).items():
             by_level = shares if isinstance(shares, Mapping) else dict.fromkeys(levels, shares)
             for level, share in by_level.items():
                 place = f"{where} queries {query} {level}"
@@ -143,7 +142,7 @@ class Shares:
         )
 
     def _wrong_queries(self, schema: Schema, where: str) -> Iterator[Problem]:
-        seen: dict[Query, str] = {}
+        seen: dict[MarginalQuery, str] = {}
         for name in self.names:
             try:
                 query = schema.query(name)
@@ -160,8 +159,8 @@ class Shares:
 
         Areas that have the shares of bypassed levels have less noise.
         """
-        asked = ((level, query) for level in self.levels for query in self.measured(level))
-        laws = [(sigma2, *each) for each in asked if (sigma2 := self.sigma2(*each)) is not None]
+        pairs = ((level, query) for level in self.levels for query in self.measured(level))
+        laws = [(sigma2, *each) for each in pairs if (sigma2 := self.sigma2(*each)) is not None]
         for sigma2, level, query in sorted(laws)[-1:]:
             try:
                 DiscreteGaussian(sigma2)
@@ -200,7 +199,9 @@ class Shares:
         rho = self.of_query(level, query, since=since)
         return 1 / rho if rho else None
 
-    def certificate(self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()) -> list[Promised]:
+    def certificate(
+        self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()
+    ) -> list[ChangeCost]:
         """Return what changes of one record cost: any change; of one attribute alone; of the area alone.
 
         A query that sums over an attribute does not see that it changes. A move inside an area of a level changes
@@ -209,13 +210,13 @@ class Shares:
         is the largest of all ways that a path may be bypassed.
         """
         levels = [*self.levels]
-        asked = {query: schema.query(query) for query in self.names}
+        queries = {query: schema.query(query) for query in self.names}
         costs = {"anything": self.rho}
         left = [level for level in levels[:-1] if level in bypassed]
         for place, attribute in enumerate(schema.names):
             seen = {
                 level: sum(
-                    (own for query, own in self.queries[level].items() if asked[query].kept[place] != SUMMED), _NONE
+                    (own for query, own in self.queries[level].items() if queries[query].kept[place] != SUMMED), _NONE
                 )
                 for level in levels
             }
@@ -225,7 +226,7 @@ class Shares:
         for depth in range(len(levels) - 2, -1, -1):
             below = max(self._below(split, left) for split in self._splits(depth, left))
             costs[f"{levels[-1]} within {levels[depth]}"] = self.rho * below
-        return [Promised(what=what, rho=rho, epsilon=_epsilon(rho, delta)) for what, rho in costs.items()]
+        return [ChangeCost(what=what, rho=rho, epsilon=_epsilon(rho, delta)) for what, rho in costs.items()]
 
     def _seen(self, seen: Mapping[str, Fraction], ways: Collection[str]) -> Fraction:
         """Return the share of rho on a path whose levels ``ways`` are bypassed, given what each level sees."""

@@ -5,10 +5,11 @@ Both read what anybody may read. No noise is drawn and no budget is spent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
@@ -19,33 +20,39 @@ from pydantic import BaseModel, Field
 
 from stirred.data.frames import write_frame
 from stirred.data.place import file_at
-from stirred.data.problems import bad_file, number
+from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed, number
 from stirred.mechanisms.protocol import Command, Outcome, Progress
-from stirred.mechanisms.topdown.asked import (
+from stirred.mechanisms.topdown.estimates import (
+    COLUMNS,
+    Terms,
+    TreeEstimates,
+    Unions,
+    estimate_frame,
+    estimate_frames,
+    estimates_of,
+    gives,
+    half_width,
+    measured_terms,
+    solved_terms,
+)
+from stirred.mechanisms.topdown.least_squares import Residuals
+from stirred.mechanisms.topdown.published import (
     SCHEMA_HELP,
     SPENDS,
-    UNION,
+    PublishedMeasurements,
     PublishedOptions,
-    Target,
     open_given,
-    refuse_taken,
-    refuse_unknown_areas,
-    targets_of,
-    where_query,
 )
-from stirred.mechanisms.topdown.estimated import Estimated, Estimates, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model, Residuals
-from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
-from stirred.mechanisms.topdown.published import Published
-from stirred.mechanisms.topdown.published_files import damage_said, read_table
-from stirred.mechanisms.topdown.unions import Unions
+from stirred.mechanisms.topdown.published_files import damage_said, plain, read_table
+from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
+from stirred.spec.problems import Problem
 
-_ROWS_AT_ONCE: Final = 1 << 22
 _ROUNDED: Final = 1e-6
+UNION: Final = "union"
 _ASKED: Final = "--area"  # a union, as messages call it
 
 
-class EstimateOptions(PublishedOptions):
+class HierarchyEstimateOptions(PublishedOptions):
     """The options of ``stirred topdown estimate``."""
 
     areas: Path | None = Field(default=None, description="Unions off the spine: area, and the geocodes in it.")
@@ -76,81 +83,148 @@ class IntervalOptions(BaseModel):
     totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
 
 
+# ---- what is asked for ------------------------------------------------------------------------------------
+
+
+def refuse_taken(out: Path, *, endings: Sequence[str]) -> None:
+    """Refuse a file of a kind that is not written, or to write over one that is there and has no estimates."""
+    if out.exists() and not (out.is_file() and out.suffix in endings and tuple(_columns_in(out)) == COLUMNS):
+        raise bad_plan("it exists already", where=f"--out {out}", remedy="choose a new name")
+    if out.suffix not in endings:
+        raise bad_plan(f"'{out.name}' does not end in {' or '.join(endings)}", where="--out", remedy="name such a file")
+
+
+def _columns_in(path: Path) -> list[str]:
+    try:
+        scan = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema=False)
+        return scan.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError):
+        return []
+
+
+def refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements) -> None:
+    """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
+    every = [code for own in published.geocodes for code in own]
+    problems = []
+    for code in sorted({*codes} - {*every}):
+        near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
+        remedy = f"did you mean {listed(near[:3])}? " if near else ""
+        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
+        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EstimateTarget:
+    """Cells of one query in areas of one level, or in unions: rows (row, area, cell)."""
+
+    level: str | None
+    query: MarginalQuery
+    rows: pl.DataFrame
+
+
+def targets_of(
+    frame: pl.DataFrame, published: PublishedMeasurements, unions: Mapping[str, Any], where: str
+) -> list[EstimateTarget]:
+    """Return what a file asks for; an area is a geocode of its level, or the name of a union."""
+    levels = {plain(name): depth for depth, name in enumerate(published.names)}
+    codes = [{*own} for own in published.geocodes]
+    found, problems = [], []
+    numbered = frame.with_row_index("row").with_columns(pl.col("cell").cast(pl.Int64, strict=False))
+    for (level, name), rows in numbered.partition_by(
+        "geolevel", "query_name", as_dict=True, maintain_order=True
+    ).items():
+        try:
+            query = published.queries[name] if name in published.queries else published.schema.query(name)
+        except PlanError as error:
+            problems += [problem.inside(where) for problem in error.problems]
+            continue
+        depth = levels.get(plain(level)) if level else None
+        if depth == 0:  # the uppermost area has an empty geocode, whatever a reader calls it
+            rows = rows.with_columns(
+                pl.when(pl.col("area").is_in(["", level]))
+                .then(pl.lit(published.geocodes[0][0]))
+                .otherwise("area")
+                .alias("area")
+            )
+        rows = rows.with_columns(pl.Series("area", [published.block(area) for area in rows["area"]], dtype=pl.String))
+        inside = pl.Series(
+            [area in codes[depth] for area in rows["area"]] if depth is not None else [False] * rows.height
+        )
+        joined = pl.Series([area in unions for area in rows["area"]]) & ~inside
+        wrong = rows.filter(~(inside | joined) | ~pl.col("cell").is_between(0, query.size - 1).fill_null(value=False))
+        if wrong.height:
+            row = wrong.row(0, named=True)
+            what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
+            remedy = (
+                f"there are the levels {listed([*filter(None, published.names)])}, and cells 0 to {query.size - 1:,}"
+            )
+            problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
+        for at, chosen in ((None if depth is None else published.names[depth], inside), (None, joined)):
+            if chosen.any():
+                found.append(
+                    EstimateTarget(level=at, query=query, rows=rows.filter(chosen).select("row", "area", "cell"))
+                )
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, int]:
+    """Return the query whose one cell counts these codes, and which cell that is.
+
+    >>> from stirred.mechanisms.topdown.schema import shipped_schema
+    >>> query, cell = where_query(shipped_schema("pl94-persons"), ["hispanic=2", "cenrace=1,2"])
+    >>> query.shape, cell
+    ((1, 1, 2, 2), 2)
+    """
+    chosen: dict[str, list[str]] = {}
+    for each in where:
+        name, _, text = each.partition("=")
+        if name.strip() in chosen:
+            remedy = f"write the codes together: {name.strip()}=CODE,CODE"
+            raise bad_plan(f"'{name.strip()}' is given twice", where="--where", remedy=remedy)
+        chosen[name.strip()] = [code.strip() for code in text.split(",")]
+    known = {attribute.name: attribute.codes for attribute in schema.attributes}
+    for name, codes in chosen.items():
+        if name not in known or not {*codes} <= {*known[name]}:
+            there = (
+                f"{name} has the codes {listed(known[name][:9])}" if name in known else f"there are {listed([*known])}"
+            )
+            raise bad_plan(f"'{name}={','.join(codes)}' is not in the schema", where="--where", remedy=there)
+    groups, cell = [], 0
+    for attribute in schema.attributes:
+        wanted = [code in chosen.get(attribute.name, attribute.codes) for code in attribute.codes]
+        # The group of the first code is 0, as in every query; all codes are no condition.
+        groups.append(tuple(int(each != wanted[0]) for each in wanted))
+        cell = cell * (max(groups[-1]) + 1) + int(not wanted[0])
+    return MarginalQuery(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
+
+
 # ---- what is found ----------------------------------------------------------------------------------------
 
 
-def estimates_of(
-    published: Published, model: Model, progress: Progress | None = None
-) -> Iterator[tuple[range, Estimates]]:
-    """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
-    depth = len(published.names)
-    if not published.cut:
-        yield range(depth), estimate(published.tree(), groups=published.totals, model=model)
-        return
-    pieces = len(published.geocodes[published.cut])
-    every = estimate_in_pieces(published.top(), published.pieces, model=model, groups=published.totals)
-    for done, found in enumerate(every):
-        if progress is not None:
-            progress("estimate", done, pieces)
-        yield range(published.cut) if not done else range(published.cut, depth), found
-
-
-def _frame(level: str, areas: Sequence[str], name: str, found: Estimated) -> pl.DataFrame:
-    """Return estimates as they are written."""
-    count, size = found.estimate.shape
-    return pl.DataFrame(
-        {
-            "geolevel": pl.repeat(level, count * size, dtype=pl.String, eager=True),
-            "area": pl.Series(areas, dtype=pl.String).gather(np.repeat(np.arange(count), size)),
-            "query_name": pl.repeat(name, count * size, dtype=pl.String, eager=True),
-            "cell": np.tile(np.arange(size), count),
-            **_numbers(found.estimate.ravel(), found.std_dev.ravel(), found.estimable.ravel()),
-        }
-    )
-
-
-def _numbers(estimate_: Any, std_dev: Any, estimable: Any) -> dict[str, pl.Series]:
-    return {
-        "estimate": pl.Series(estimate_, dtype=pl.Float64, nan_to_null=True),
-        "std_dev": pl.Series(std_dev, dtype=pl.Float64, nan_to_null=True),
-        "estimable": pl.Series(estimable),
-    }
-
-
-def _everything(published: Published, levels: range, found: Estimates) -> Iterator[pl.DataFrame]:
-    """Yield the estimates of all queries in all areas of some levels of a tree."""
-    for at, depth in enumerate(levels):
-        name, codes = published.names[depth], found.floors[at].level.geocodes
-        for label, query in published.queries.items() if name else ():
-            many = max(1, _ROWS_AT_ONCE // query.size)
-            for start in range(0, len(codes), many):
-                places = np.arange(start, min(start + many, len(codes)))
-                yield _frame(name, codes[start : start + many], label, found.of(at, query, places))
-
-
-def _aimed(targets: Sequence[Target], levels: range, found: Estimates) -> Iterator[pl.DataFrame]:
+def _aimed(targets: Sequence[EstimateTarget], levels: slice, found: TreeEstimates) -> Iterator[pl.DataFrame]:
     """Yield the estimates that are asked for and that a tree has."""
-    for at, depth in enumerate(levels):
-        codes = found.floors[at].level.geocodes
-        place = pl.DataFrame({"area": pl.Series(codes, dtype=pl.String), "place": np.arange(len(codes))})
+    for depth in range(len(found.floors))[levels]:
+        level = found.floors[depth].level
+        place = pl.DataFrame({"area": pl.Series(level.geocodes, dtype=pl.String), "place": np.arange(level.areas)})
         for target in targets:
-            if target.depth == depth:
+            if target.level == level.name:
                 rows = target.rows.join(place, on="area", how="inner")
                 places, which = np.unique(rows["place"].to_numpy(), return_inverse=True)
                 if rows.height:
-                    yield _picked(rows, found.of(at, target.query, places), which.reshape(-1))
+                    own = found.of(depth, target.query, places)
+                    yield rows.select("row").with_columns(**own.columns((which.reshape(-1), rows["cell"].to_numpy())))
 
 
-def _picked(rows: pl.DataFrame, answers: Estimated, which: Any) -> pl.DataFrame:
-    at = which, rows["cell"].to_numpy()
-    return rows.select("row").with_columns(**_numbers(answers.estimate[at], answers.std_dev[at], answers.estimable[at]))
-
-
-def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFrame]:
+def _in_unions(targets: Sequence[EstimateTarget], unions: Unions) -> Iterator[pl.DataFrame]:
     for target in targets:
-        if target.depth is None:
+        if target.level is None:
             for (name,), rows in target.rows.partition_by("area", as_dict=True).items():
-                yield _picked(rows, unions.of(name, target.query), np.zeros(rows.height, dtype=np.int64))
+                own = unions.of(name, target.query)
+                yield rows.select("row").with_columns(**own.columns((0, rows["cell"].to_numpy())))
 
 
 @dataclass(slots=True, eq=False)
@@ -172,11 +246,11 @@ class _Written:
 
 
 @damage_said
-def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> Outcome:
+def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     refuse_taken(options.out, endings=(".parquet", ".csv"))
     members: dict[str, list[str]] = {}
-    asked = targets = None
+    request = targets = None
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
         members = {
@@ -184,31 +258,36 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
         }
     mentioned = [("", code) for own in members.values() for code in own]
     if options.targets is not None:
-        asked = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
+        request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
         mentioned += [
-            (level, area) for level, area in asked.select("geolevel", "area").unique().rows() if area not in members
+            (level, area) for level, area in request.select("geolevel", "area").unique().rows() if area not in members
         ]
     published = options.opened(mentioned=mentioned)
     members = {name: [published.block(code) for code in own] for name, own in members.items()}
-    if asked is not None:
-        targets = targets_of(asked, published, members, f"--targets {options.targets}")
+    if request is not None:
+        targets = targets_of(request, published, members, f"--targets {options.targets}")
     with _placed(options.out) as half:
         written, residuals, model = _Written(half.with_name("parts")), Residuals(), published.model()
         unions = Unions(model, members)
-        for levels, found in estimates_of(published, model, progress):
+        for levels, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            written.add(_everything(published, levels, found) if targets is None else _aimed(targets, levels, found))
+            every = targets is None
+            written.add(
+                estimate_frames(levels, found, published.queries) if every else _aimed(targets or (), levels, found)
+            )
             unions.add(found)
         unions.finish()
         if targets is None:
-            every = ((name, label, query) for name in members for label, query in published.queries.items())
-            written.add(_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in every)
+            asked_for = ((name, label, query) for name in members for label, query in published.queries.items())
+            written.add(
+                estimate_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in asked_for
+            )
         else:
             written.add(_in_unions(targets, unions))
         if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
-        _put_together(written, asked, half)
+        _put_together(written, request, half)
     return _outcome(options, published, residuals, written)
 
 
@@ -226,11 +305,11 @@ def _placed(out: Path) -> Iterator[Path]:
         ) from None
 
 
-def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> None:
+def _put_together(written: _Written, request: pl.DataFrame | None, out: Path) -> None:
     """Write one file; that of targets has their rows in their order."""
     parts = pl.scan_parquet(written.folder / "*.parquet")
-    if asked is not None:
-        keys = asked.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
+    if request is not None:
+        keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
         parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
     if out.suffix == ".csv":
         parts.sink_csv(out)
@@ -238,7 +317,9 @@ def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> N
         parts.sink_parquet(out, compression="zstd", compression_level=1)
 
 
-def _outcome(options: EstimateOptions, published: Published, residuals: Residuals, written: _Written) -> Outcome:
+def _outcome(
+    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: _Written
+) -> Outcome:
     areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     chance = chance_of(residuals)
     values = {
@@ -268,24 +349,24 @@ def _outcome(options: EstimateOptions, published: Published, residuals: Residual
         ("spends", SPENDS),
     ]
     if published.taken_to_exist:
-        told = (
+        words = (
             f"{number(published.taken_to_exist, 'area')} of --targets and --areas that no row speaks of: taken to exist"
         )
-        rows.insert(2, ("without rows", f"{told}, without measurements; if one is misspelt, correct it"))
+        rows.insert(2, ("without rows", f"{words}, without measurements; if one is misspelt, correct it"))
     rows[2:2] = _incomplete(published, residuals)
     return Outcome(rows=rows, values=values)
 
 
-def _incomplete(published: Published, residuals: Residuals) -> list[tuple[str, str]]:
+def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> list[tuple[str, str]]:
     """Return what to know where a part of an area may be missing without a trace."""
     found = []
     if published.named_by == "rows":
-        told = "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
-        found.append(("parts", told))
+        words = "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
+        found.append(("parts", words))
     if residuals.apart:
         names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
-        told = "was measured far from what its parts say: a part may be missing, or a variance wrong"
-        found.append(("check", f"{names} {told}"))
+        words = "was measured far from what its parts say: a part may be missing, or a variance wrong"
+        found.append(("check", f"{names} {words}"))
     return found
 
 
@@ -317,7 +398,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
-    for _, found in estimates_of(published, model, progress):
+    for _, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
         residuals += found.residuals
         unions.add(found)
         levels = [floor.level for floor in found.floors]
@@ -327,7 +408,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
         candidates += [] if solved is None else [solved]
     answers = unions.of(_ASKED, query)
-    told = " and ".join(options.where) or "everybody"
+    words = " and ".join(options.where) or "everybody"
     values = {
         "area": areas,
         "where": options.where,
@@ -335,7 +416,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         "areas_named_by": published.named_by,
         "sha256": published.sha256,
     }
-    rows = [("count", f"{told} in {', '.join(code or 'the whole' for code in areas)}")]
+    rows = [("count", f"{words} in {', '.join(code or 'the whole' for code in areas)}")]
     if not answers.estimable[0, cell]:
         rows.append(("estimate", "not estimable: no measurement tells these counts from others"))
         return Outcome(rows=rows, values={**values, "estimable": False})
@@ -390,7 +471,7 @@ COMMANDS = (
     Command(
         name="estimate",
         help="Estimate counts from published measurements.",
-        options=EstimateOptions,
+        options=HierarchyEstimateOptions,
         run=run_estimate,
     ),
     Command(

@@ -1,446 +1,561 @@
-"""Best linear unbiased estimates over a hierarchy: two passes of generalised least squares, one subspace at a time.
-
-Upward, what an area's children say of their sum is merged with its own measurements. Downward, every child is
-conditioned on the best estimate of its parent (section 1.2 of the theory, with matrices in place of scalars).
-Covariances depend on an area only through its *kind*: which variances it was measured with, what is known to be empty,
-what is fixed, and the kinds of its children. They are computed once for each kind.
+"""Estimates of a hierarchy with their standard errors: of any query, cell, area, or union of areas off the spine;
+and intervals from the exact law of the noise where few measurements matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import prod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, isclose, sqrt
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
-from stirred.mechanisms.topdown.spread import Merged, Spread, added, inverse_root, merged, null_space, rooted
-from stirred.mechanisms.topdown.subspaces import LARGEST_CORE, Parts, Subspace, Subspaces, core_of
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Numbers, Places, Tree
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.topdown.budget import variance_of
+from stirred.mechanisms.topdown.least_squares import (
+    LevelEstimates,
+    Residuals,
+    Spreads,
+    SubspaceModel,
+    UpwardPass,
+    at,
+    downward,
+    empty_cells,
+    summary,
+    upward,
+)
+from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery
+from stirred.mechanisms.topdown.subspaces import Parts, Spread, Subspace, added, known_zeros, merged, null_space, rooted
+from stirred.mechanisms.topdown.tree import (
+    Answers,
+    GroupLevel,
+    GroupTotal,
+    Level,
+    Measurements,
+    Numbers,
+    Places,
+    Tree,
+    blocks,
+    groups_inside,
+    opened,
+    regrouped,
+)
 
-Spreads = dict[Subspace, Spread]
-Members = tuple[Places, Numbers]  # kinds of children, and how many there are of each
-Zeros = npt.NDArray[np.bool_]
-_AGREE: Final = 1e-6
-_ROUNDING: Final = 1e-9
-_NAMED: Final = 5
-# Among a million areas, one is as far apart as this by chance once in a thousand files.
-_APART: Final = 6.0
+_LOST: Final = 1e-9
+# A standard error is not told from zero below this share of the sum of its terms.
+_ROUNDING: Final = 1e-11
+COLUMNS: Final = ("geolevel", "area", "query_name", "cell", "estimate", "std_dev", "estimable")
+ROWS_AT_ONCE: Final = 1 << 22
+Load = dict[Subspace, Numbers] | None  # for each look a matrix (core cells, core cells); None is a whole area
+Terms = list[tuple[float, float]]  # the weight of each measurement, and the variance of its noise
+_MOST_UNKNOWN: Final = 256
+_MOST_VALUES: Final = 1 << 18
+_REACH: Final = 9.0  # in standard deviations; what lies beyond has a probability below 1e-18
+_SAME: Final = 1e-7
+_GRID: Final = 1e-9
+_SLACK: Final = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """The subspaces of a schema, and which of them look alike: those that the same queries see have one covariance."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QueryEstimate:
+    """Estimates (areas, cells of a query), their standard errors, and whether anything is known of them at all."""
 
-    spaces: Subspaces
-    like: Mapping[Subspace, Subspace]
-    seen: frozenset[Subspace]  # by any query; the others are zero where they are known at all
+    estimate: Numbers
+    std_dev: Numbers
+    estimable: npt.NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, schema: Schema, *, queries: Iterable[Query], known: Iterable[Known] = ()) -> Model:
-        """Return the model for all queries and all that is known, whatever the area."""
-        asked = dict.fromkeys(queries)
-        core, loose = core_of(schema, queries=asked), set[int]()
-        for told in known:
-            if told.sign == "=":
-                asked[told.query] = None
-                core |= core_of(schema, queries=[told.query])
-                loose |= core_of(schema, queries=[], known=[told])
-            else:
-                core |= core_of(schema, queries=[], known=[told])
-        # Zeros among fixed values also empty the areas inside, unless that would tie too many attributes together.
-        if prod(schema.shape[place] for place in core | loose) <= LARGEST_CORE:
-            core |= loose
-        spaces = Subspaces(schema=schema, core=frozenset(core))
-        views: dict[tuple[int, ...], Subspace] = {}
-        like, seen = {}, set()
-        for each in spaces.all:
-            view = tuple(place for place, query in enumerate(asked) if {*each} <= {*spaces.kept(query)})
-            like[each] = views.setdefault(view, each)
-            if view:
-                seen.add(each)
-        return cls(spaces=spaces, like=like, seen=frozenset(seen))
+    def columns(self, at: Any = slice(None)) -> dict[str, pl.Series]:
+        """Return the numbers of all cells, or of some, as they are written."""
+        return {
+            "estimate": pl.Series(self.estimate[at].ravel(), dtype=pl.Float64, nan_to_null=True),
+            "std_dev": pl.Series(self.std_dev[at].ravel(), dtype=pl.Float64, nan_to_null=True),
+            "estimable": pl.Series(self.estimable[at].ravel()),
+        }
 
-    @classmethod
-    def of_trees(cls, trees: Iterable[Tree], groups: Sequence[GroupTotal] = ()) -> Model:
-        """Return the model for these trees together."""
-        trees = [*trees]
-        levels = [level for tree in trees for level in tree.levels]
-        total = [trees[0].schema.query(TOTAL)] if groups else []
-        queries = [each.query for level in levels for each in level.answers]
-        return cls.of(
-            trees[0].schema, queries=[*queries, *total], known=[each for level in levels for each in level.known]
-        )
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TreeEstimates:
+    """The best linear unbiased estimates of all areas of a tree."""
+
+    up: UpwardPass
+    floors: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
 
     @property
-    def kinds(self) -> tuple[Subspace, ...]:
-        """Return one subspace of each look."""
-        return tuple(dict.fromkeys(self.like.values()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Residuals:
-    """The weighted sum of squared residuals and its degrees of freedom: chi-squared if file and variances agree."""
-
-    squares: float = 0.0
-    freedom: int = 0
-    # Areas whose measurements and those of their parts disagree: level, geocode, and how far in standard deviations.
-    apart: tuple[tuple[str, str, float], ...] = ()
-
-    def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(
-            squares=self.squares + other.squares,
-            freedom=self.freedom + other.freedom,
-            apart=tuple(sorted({*self.apart, *other.apart}, key=lambda each: -each[2])[:_NAMED]),
-        )
-
-    @property
-    def deviation(self) -> float:
-        """Return how far the squares are above what they should be, in standard deviations (Wilson, Hilferty 1931)."""
-        return float(_deviation(np.array([self.squares]), np.array([self.freedom]))[0]) if self.freedom else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Floor:
-    """What is known of the areas of a level: each with its kind, the spread of kinds, and the means."""
-
-    level: Level
-    kinds: Places
-    spread: Spreads
-    mean: Parts
-    residuals: Residuals = field(default_factory=Residuals)
-    # Of the children: for each kind the kinds below, and for each area their sum.
-    members: Sequence[Members] = ()
-    below: Parts = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Upward:
-    """A tree after the upward pass: for every area the best estimate from its own subtree alone."""
-
-    model: Model
-    floors: tuple[Floor, ...]  # from the top
+    def model(self) -> SubspaceModel:
+        """Return the subspaces in which the estimates are kept."""
+        return self.up.model
 
     @property
     def residuals(self) -> Residuals:
-        """Return the residuals of all areas together."""
-        return sum((floor.residuals for floor in self.floors), start=Residuals())
+        """Return the residuals of the measurements of this tree."""
+        return self.up.residuals
+
+    def of(self, level: int, query: MarginalQuery, places: Places | None = None) -> QueryEstimate:
+        """Return the estimates of a query in the areas at these places of a level."""
+        floor = self.floors[level]
+        places = np.arange(floor.level.areas) if places is None else places
+        used, kinds = np.unique(floor.kinds[places], return_inverse=True)
+        mean = {each: values[places] for each, values in floor.mean.items()}
+        spread = {look: known.take(used) for look, known in floor.spread.items()}
+        return query_estimate(self.model, query, mean, spread, kinds.reshape(-1))
 
 
-# ---- one level by itself ----------------------------------------------------------------------------------
-
-
-def _kinds(table: npt.NDArray[Any]) -> tuple[Places, Places]:
-    """Return where each different row stands first, and for every row which of these it is."""
-    _, first, kinds = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return first, kinds.reshape(-1)
-
-
-def _precision(answers: Answers) -> Numbers:
-    usable = np.isfinite(answers.variance) & (answers.variance > 0)
-    found: Numbers = np.divide(1.0, answers.variance, out=np.zeros(len(usable)), where=usable)
-    return found
-
-
-def _own(model: Model, level: Level, zeros: Zeros) -> Floor:
-    """Return what the areas of a level say of themselves."""
-    fixed = [each for each in level.known if each.sign == "="]
-    columns = [_precision(each)[:, None] for each in level.answers]
-    first, kinds = _kinds(np.concatenate([*columns, zeros, *(each.given[:, None] for each in fixed)], axis=1))
-    weights = [column[:, 0] for column in columns]
-    spread, mean, residuals = {}, {}, Residuals()
-    matrices: dict[Subspace, tuple[Numbers, Spread]] = {}
-    for each in model.like:
-        look = model.like[each]
-        if look not in matrices:
-            measured = [
-                (model.spaces, answers.query, weight[first])
-                for answers, weight in zip(level.answers, weights, strict=True)
-                if {*each} <= {*model.spaces.kept(answers.query)}
-            ]
-            matrices[look] = _informed(measured, zeros[first])
-            spread[look] = matrices[look][1]
-        if each not in model.seen:
-            continue
-        mean[each] = np.zeros((level.areas, model.spaces.cells, model.spaces.width(each)))
-    split = [model.spaces.split(each.query, each.values) for each in level.answers]
-    for each, found in mean.items():
-        rows = [
-            (model.spaces.scale(answers.query) * model.spaces.rows(answers.query), weight, parts[each])
-            for answers, weight, parts in zip(level.answers, weights, split, strict=True)
-            if each in parts
-        ]
-        inverse, known = matrices[model.like[each]]
-        for _ in range(2):  # the second time with what is left: small counts beside large ones keep their digits
-            left = [row.T @ (weight[:, None, None] * (values - row @ found)) for row, weight, values in rows]
-            found += inverse[kinds] @ sum(left, start=np.zeros(found.shape))
-        squares = sum(float(np.sum(weight * np.sum((v - row @ found) ** 2, axis=(1, 2)))) for row, weight, v in rows)
-        observed = sum(len(row) * np.count_nonzero(weight) for row, weight, _ in rows)
-        free = np.eye(model.spaces.cells) - known.unknown - known.exact
-        fitted = np.round(np.einsum("nii->n", free))[kinds].sum()
-        width = model.spaces.width(each)
-        residuals += Residuals(squares=squares, freedom=int(observed - fitted) * width)
-    floor = Floor(level=level, kinds=kinds, spread=spread, mean=mean, residuals=residuals)
-    return _held(model, floor, fixed, zeros, first) if fixed else floor
-
-
-def _informed(measured: Sequence[tuple[Subspaces, Query, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
-    """Return the covariance that measurements of these precisions (kinds,) give, and what they leave unknown."""
-    cells = zeros.shape[1]
-    seen, stacked = np.zeros((len(zeros), cells, cells)), [np.zeros((len(zeros), 1, cells))]
-    for spaces, query, weight in measured:
-        rows = spaces.rows(query)
-        seen += (weight > 0)[:, None, None] * (rows.T @ rows)
-        stacked.append((np.sqrt(weight) * spaces.scale(query))[:, None, None] * rows)
-    empty = np.zeros(seen.shape)
-    np.einsum("nii->ni", empty)[:] = zeros
-    open_ = ~zeros[:, :, None] & ~zeros[:, None, :]
-    unknown = null_space(seen * open_ + empty)
-    root = inverse_root(np.concatenate(stacked, axis=1), unknown + empty)
-    return root @ root.transpose(0, 2, 1), Spread(root=root, unknown=unknown, exact=empty)
-
-
-def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, first: Places) -> Floor:
-    """Merge what was measured in the areas with what is fixed there."""
-    spread, residuals = {**floor.spread}, floor.residuals
-    split = [model.spaces.split(each.query, each.values) for each in fixed]
-    given = np.stack([each.given for each in fixed], axis=1)
-    held = np.flatnonzero(given.any(axis=1))
-    done: dict[Subspace, tuple[Merged, Numbers, Numbers]] = {}
-    for each in model.like:
-        look = model.like[each]
-        seeing = [place for place, parts in enumerate(split) if each in parts]
-        if not seeing:
-            continue
-        if look not in done:
-            rows = [model.spaces.scale(fixed[p].query) * model.spaces.rows(fixed[p].query) for p in seeing]
-            which = np.repeat(given[first][:, seeing], [len(row) for row in rows], axis=1)
-            stacked = np.concatenate(rows)[None] * which[:, :, None] * ~zeros[first][:, None, :]
-            solved = np.asarray(np.linalg.pinv(stacked, rcond=_AGREE), dtype=np.float64)
-            exact = solved @ stacked + floor.spread[look].exact
-            blank = np.zeros(exact.shape)
-            rule = Spread(root=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
-            done[look] = merged(floor.spread[look], _tidy(rule)), solved, stacked
-            spread[look] = done[look][0].spread
-        both, solved, stacked = done[look]
-        kinds = floor.kinds[held]
-        told = np.concatenate([split[p][each][held] * fixed[p].given[held, None, None] for p in seeing], axis=1)
-        values = solved[kinds] @ told
-        _check_agree(floor.level, held, stacked[kinds] @ values - told, told)
-        moved = values - floor.mean[each][held]
-        floor.mean[each][held] += both.gain[kinds] @ moved
-        squares, freedom = _residuals(both, kinds, moved)
-        residuals += Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()))
-    return replace(floor, spread=spread, residuals=residuals)
-
-
-def _tidy(spread: Spread) -> Spread:
-    """Return the same with projections that are exactly zero where they are zero but for rounding."""
-    exact = np.where(np.abs(spread.exact) < 1e-12, 0.0, spread.exact)
-    unknown = np.where(np.abs(spread.unknown) < 1e-12, 0.0, spread.unknown)
-    return replace(spread, exact=exact, unknown=unknown)
-
-
-def _residuals(both: Merged, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
-    """Return for each area the squares and their degrees of freedom."""
-    return np.sum((both.whiten[kinds] @ moved) ** 2, axis=(1, 2)), both.freedom[kinds] * moved.shape[2]
-
-
-def _deviation(squares: Numbers, freedom: Numbers) -> Numbers:
-    spread = 2 / (9 * freedom)
-    found: Numbers = ((squares / freedom) ** (1 / 3) - 1 + spread) / np.sqrt(spread)
-    return found
-
-
-def _together(level: Level, squares: Numbers, freedom: Numbers) -> Residuals:
-    """Return the residuals of the areas of a level between their own measurements and those of their parts."""
-    far, some = np.zeros(level.areas), freedom > 0
-    far[some] = _deviation(squares[some], freedom[some])
-    worst = [place for place in np.argsort(-far, kind="stable")[:_NAMED].tolist() if far[place] > _APART]
-    apart = tuple((level.name, level.geocodes[place], float(far[place])) for place in worst)
-    return Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()), apart=apart)
-
-
-def _check_agree(level: Level, places: Places, off: Numbers, scale: Numbers) -> None:
-    """Refuse known values that cannot all be true."""
-    allowed = np.maximum(_AGREE, _ROUNDING * np.abs(scale).max(axis=(1, 2), initial=0.0))
-    if np.any(wrong := np.abs(off).max(axis=(1, 2), initial=0.0) > allowed):
-        names = [level.geocodes[place] for place in places[wrong][:5]]
-        more = f" and {wrong.sum() - 5:,} more" if wrong.sum() > 5 else ""
-        raise bad_plan(
-            f"what is known of {level.name} {listed(names)}{more} contradicts itself or what is known of areas inside",
-            where="constraints",
-            remedy="correct totals, fixed values and upper bounds of 0, so that one set of counts has them all",
+def query_estimate(
+    model: SubspaceModel, query: MarginalQuery, mean: Parts, spread: Spreads, kinds: Places
+) -> QueryEstimate:
+    """Return the estimates of a query, given means and, for kinds of areas, their spread."""
+    spaces = model.spaces
+    rows = spaces.rows(query)
+    variance, lost = {}, {}
+    for each in spaces.within(spaces.kept(query)):
+        known = spread[model.like[each]]
+        own = np.linalg.norm(rows @ known.root, axis=2)
+        terms = np.linalg.norm(rows @ np.abs(known.root), axis=2)
+        unsure, unseen = (
+            np.einsum("ci,nij,cj->nc", rows, part, rows, optimize=True)
+            for part in (np.eye(rows.shape[1]) - known.exact, known.unknown)
         )
-
-
-# ---- up and down ------------------------------------------------------------------------------------------
-
-
-def _members(kinds: Places, parent: Places, parents: int) -> tuple[list[Members], Places]:
-    """Return the different sets of children by their kinds, and for each parent which of these it has."""
-    height = int(kinds.max(initial=0)) + 1
-    pairs, counts = np.unique(parent * height + kinds, return_counts=True)
-    ends = np.searchsorted(pairs, np.arange(parents + 1) * height)
-    found: dict[bytes, int] = {}
-    sets: list[Members] = []
-    which = np.zeros(parents, dtype=np.int64)
-    for place in range(parents):
-        own = slice(ends[place], ends[place + 1])
-        key = (pairs[own] - place * height).tobytes() + counts[own].tobytes()
-        if key not in found:
-            found[key] = len(sets)
-            sets.append((pairs[own] - place * height, counts[own].astype(np.float64)))
-        which[place] = found[key]
-    return sets, which
-
-
-def _summed(values: Numbers, parent: Places, parents: int) -> Numbers:
-    """Return the sums over the children of each parent."""
-    if np.any(np.diff(parent) < 0):
-        order = np.argsort(parent, kind="stable")
-        values, parent = values[order], parent[order]
-    found = np.zeros((parents, *values.shape[1:]))
-    with_children, starts = np.unique(parent, return_index=True)
-    if len(starts):
-        found[with_children] = np.add.reduceat(values, starts, axis=0)
-    return found
-
-
-def _above(model: Model, own: Floor, below: Floor) -> Floor:
-    """Merge what the children of the areas of a level say with the areas' own measurements."""
-    areas = own.level.areas
-    sets, which = _members(below.kinds, below.level.parent, areas)
-    first, kinds = _kinds(np.stack([own.kinds, which], axis=1))
-    members = [sets[place] for place in which[first]]
-    spread, mean, sums, doubles = {}, {}, {}, {}
-    squares, freedom = np.zeros(areas), np.zeros(areas)
-    for look in model.kinds:
-        both = merged(added(below.spread[look], members), own.spread[look].take(own.kinds[first]))
-        spread[look], doubles[look] = both.spread, both
-    for each, values in own.mean.items():
-        both = doubles[model.like[each]]
-        sums[each] = _summed(below.mean[each], below.level.parent, areas)
-        moved = values - sums[each]
-        if both.doubled.any():
-            _check_agree(own.level, np.arange(areas), both.doubled[kinds] @ moved, values)
-        mean[each] = sums[each] + both.gain[kinds] @ moved
-        more, free = _residuals(both, kinds, moved)
-        squares, freedom = squares + more, freedom + free
-    residuals = own.residuals + _together(own.level, squares, freedom)
-    return Floor(
-        level=own.level, kinds=kinds, spread=spread, mean=mean, residuals=residuals, members=members, below=sums
+        noisy = (own > _ROUNDING * terms) & (unsure > _LOST * rows.sum(axis=1))
+        variance[each] = np.where(noisy, own, 0.0) ** 2
+        lost[each] = (unseen > _LOST * rows.sum(axis=1)).astype(np.float64)
+    std_dev = np.sqrt(spaces.over_cells(query, variance))[kinds]
+    estimable = (spaces.over_cells(query, lost) == 0)[kinds]
+    return QueryEstimate(
+        estimate=np.where(estimable, spaces.answers(query, mean), np.nan),
+        std_dev=np.where(estimable, std_dev, np.nan),
+        estimable=estimable,
     )
 
 
-def upward(
-    model: Model, tree: Tree, *, empty: Zeros | None = None, beneath: Mapping[str, Floor] | None = None
-) -> Upward:
-    """Return the best estimates of all areas of a tree from their own subtrees.
+# ---- a tree, whole or in pieces ---------------------------------------------------------------------------
 
-    ``empty`` are core cells known to be empty in all of the tree. ``beneath`` has, for each area of the lowest level,
-    what is known of it from a tree of its own, whose top it is; all that was measured there belongs to that tree.
+
+def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: SubspaceModel | None = None) -> TreeEstimates:
+    """Return the best linear unbiased estimates of a hierarchy in one piece.
+
+    >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
+    >>> from stirred.mechanisms.topdown.tree import Answers
+    >>> toy = Schema(name="toy", attributes=(Attribute(name="all", codes=("1",)),))
+    >>> total = toy.query("total")
+    >>> def level(name, geocodes, values, variance):
+    ...     noisy = Answers(query=total, values=np.array(values)[:, None], variance=np.full(len(values), variance))
+    ...     return Level(name=name, geocodes=geocodes, parent=np.zeros(len(values), dtype=np.int64), answers=(noisy,))
+    >>> tree = Tree(schema=toy, levels=(level("state", ("",), [10], 2.0), level("county", ("1", "2"), [3, 5], 4.0)))
+    >>> found = estimate(tree)
+    >>> found.of(1, total).estimate.ravel().round(6).tolist(), round(found.residuals.squares, 6)
+    ([3.8, 5.8], 0.4)
     """
-    zeros = empty_cells(model, tree, empty)
-    floors: list[Floor] = []
-    for place in range(len(tree.levels) - 1, -1, -1):
-        level = tree.levels[place]
-        if beneath is not None and place == len(tree.levels) - 1:
-            floors.append(_stacked(level, beneath))
-        else:
-            own = _own(model, level, zeros[place])
-            floors.append(_above(model, own, floors[-1]) if floors else own)
-    return Upward(model=model, floors=tuple(floors[::-1]))
+    model = model or SubspaceModel.of_trees([tree], groups)
+    up = upward(model, regrouped(tree, groups))
+    return TreeEstimates(up=up, floors=_shown(downward(up)))
 
 
-def empty_cells(model: Model, tree: Tree, empty: Zeros | None = None) -> list[Zeros]:
-    """Return for each level the core cells that are known to be empty, there or in an area around it."""
-    found: list[Zeros] = []
-    for level in tree.levels:
-        around = found[-1][level.parent] if found else np.zeros((level.areas, model.spaces.cells), dtype=np.bool_)
-        if not found and empty is not None:
-            around = around | empty
-        for each in level.known:
-            around = around | model.spaces.zeros(each)
-        found.append(around)
+def estimate_in_pieces(
+    top: Tree, pieces: Callable[[], Iterable[Tree]], *, model: SubspaceModel, groups: Sequence[GroupTotal] = ()
+) -> Iterator[TreeEstimates]:
+    """Yield the estimates of the upper levels, then those of each piece: the same as in one piece.
+
+    Each area of the lowest level of ``top`` is the top of one piece, and its measurements are there alone. ``pieces``
+    is called twice, once for each pass; memory holds one piece at a time.
+    """
+    whole = regrouped(top, [each for each in groups if each.level in top.names])
+    empty = dict(zip(top.levels[-1].geocodes, empty_cells(model, whole)[-1], strict=True))
+    beneath = {}
+    for tree in pieces():
+        code = tree.levels[0].geocodes[0]
+        passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
+        beneath[code] = summary(passed)
+    up = upward(model, whole, beneath=beneath)
+    del beneath
+    finals = downward(up)
+    yield TreeEstimates(up=up, floors=_shown(finals))
+    place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
+    for tree in pieces():
+        code = tree.levels[0].geocodes[0]
+        passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
+        yield TreeEstimates(up=passed, floors=_shown(downward(passed, top=at(finals[-1], place[code]))))
+
+
+def _shown(floors: Iterable[LevelEstimates]) -> tuple[LevelEstimates, ...]:
+    return tuple(floor for floor in floors if not isinstance(floor.level, GroupLevel))
+
+
+# ---- as they are written ----------------------------------------------------------------------------------
+
+
+def estimates_of(
+    source: Measurements,
+    *,
+    model: SubspaceModel | None = None,
+    groups: Sequence[GroupTotal] = (),
+    progress: Progress | None = None,
+    stage: str = "estimate",
+) -> Iterator[tuple[slice, TreeEstimates]]:
+    """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
+    top = source.top()
+    if top is None:
+        yield slice(None), estimate(opened(next(iter(source.shards()))), groups=groups, model=model)
+        return
+
+    def shards() -> Iterator[Tree]:
+        return map(opened, source.shards())
+
+    model = model or SubspaceModel.of_trees([top, *shards()], groups)
+    for done, found in enumerate(estimate_in_pieces(top, shards, model=model, groups=groups)):
+        if progress is not None:
+            progress(stage, done, top.levels[-1].areas)
+        yield slice(None) if done else slice(0, -1), found
+
+
+def estimate_frames(
+    levels: slice, found: TreeEstimates, queries: Mapping[str, MarginalQuery]
+) -> Iterator[pl.DataFrame]:
+    """Yield the estimates of queries in all areas of some levels; one area above all that has no name is left out."""
+    for depth in range(len(found.floors))[levels]:
+        level = found.floors[depth].level
+        for name, query in queries.items() if level.name else ():
+            for some in blocks(level.areas, max(1, ROWS_AT_ONCE // query.size)):
+                own = found.of(depth, query, np.array(some))
+                yield estimate_frame(level.name, level.geocodes[some.start : some.stop], name, own)
+
+
+def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEstimate) -> pl.DataFrame:
+    """Return the estimates of one query as they are written."""
+    count, size = found.estimate.shape
+    return pl.DataFrame(
+        {
+            "geolevel": pl.repeat(level, count * size, dtype=pl.String, eager=True),
+            "area": pl.Series(areas, dtype=pl.String).gather(np.repeat(np.arange(count), size)),
+            "query_name": pl.repeat(name, count * size, dtype=pl.String, eager=True),
+            "cell": np.tile(np.arange(size), count),
+            **found.columns(),
+        },
+    ).select(COLUMNS)
+
+
+# ---- unions of areas --------------------------------------------------------------------------------------
+# Unions of areas off the spine, such as a school district made of blocks: their estimates and standard errors.
+#
+# One upward sweep (section 4, with matrices): a union is a sum of areas with a loading matrix each. Given its parent, a
+# sum of children with loadings is one matrix times the parent plus an independent remainder. The matrix becomes the
+# loading of the parent, and the spread of the remainders is added up. An area that is inside as a whole passes its
+# loading on without a remainder: the work grows with the boundary of a union.
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Union:
+    """A union on its way up."""
+
+    mean: Parts
+    left: dict[Subspace, Numbers]  # root of the covariance of the remainders
+    blank: dict[Subspace, Numbers]  # where they are unknown
+    size: dict[Subspace, float]  # of what was added before it cancelled out
+    tops: dict[str, Load] = field(default_factory=dict)  # loadings of the tops of pieces
+    found: set[str] = field(default_factory=set)
+
+    def add(self, look: Subspace, loading: Numbers, known: Spread, *, size: Spread) -> None:
+        """Add an independent part: a loading times what is known so; ``size`` is what cancelled out in it."""
+        rows = np.concatenate([self.left[look].T, (loading @ known.root[0]).T])
+        self.left[look] = rooted(rows[None], np.zeros(self.left[look].shape))[0]
+        self.size[look] += float(np.linalg.norm(loading) * np.linalg.norm(size.root[0]))
+        self.blank[look] += loading @ known.unknown[0] @ loading.T
+
+
+class Unions:
+    """Sums over areas by name: fed with the estimates of a tree, and of the pieces below it if there are any."""
+
+    def __init__(self, model: SubspaceModel, members: Mapping[str, Sequence[str]]) -> None:
+        cells, width = model.spaces.cells, model.spaces.width
+        self._model = model
+        self._members = members
+        self._of: dict[str, list[str]] = {}
+        for name, codes in members.items():
+            for code in {*codes}:
+                self._of.setdefault(code, []).append(name)
+        self._all = {
+            name: _Union(
+                mean={each: np.zeros((1, cells, width(each))) for each in model.seen},
+                left={look: np.zeros((cells, cells)) for look in model.kinds},
+                blank={look: np.zeros((cells, cells)) for look in model.kinds},
+                size=dict.fromkeys(model.kinds, 0.0),
+            )
+            for name in members
+        }
+        self._top: TreeEstimates | None = None
+        self._in_pieces = False
+
+    def add(self, piece: TreeEstimates) -> None:
+        """Add what a piece has of the unions; the tree above the pieces comes first."""
+        if self._top is None:
+            self._top = piece
+            return
+        self._in_pieces = True
+        code = piece.floors[0].level.geocodes[0]
+        for name, load in self._swept(piece.up, [floor.level for floor in piece.floors]).items():
+            self._all[name].tops[code] = load
+
+    def finish(self) -> None:
+        """Add what the uppermost tree has of the unions: nothing is left after it."""
+        top = self._top
+        assert top is not None
+        levels = [floor.level for floor in top.floors]
+        loads = self._swept(top.up, levels[:-1] if self._in_pieces else levels)
+        root = top.floors[0]
+        for name, union in self._all.items():
+            if absent := sorted({*self._members[name]} - union.found):
+                raise bad_plan(
+                    f"{listed(absent[:5])} of '{name}' is not in the file", where="areas", remedy="correct its geocodes"
+                )
+            for look, matrix in self._whole(loads[name]).items():
+                known = root.spread[look].take(root.kinds[:1])
+                union.add(look, matrix, known, size=known)
+            for each, values in root.mean.items():
+                union.mean[each] += self._whole(loads[name])[self._model.like[each]] @ values[:1]
+
+    def of(self, name: str, query: MarginalQuery) -> QueryEstimate:
+        """Return the estimates of a query in a union."""
+        union = self._all[name]
+        spread = {}
+        for look, left in union.left.items():
+            unknown = np.eye(len(left)) - null_space(union.blank[look][None])
+            vectors, values, _ = np.linalg.svd(left)
+            root = vectors * np.where(values > _ROUNDING * union.size[look], values, 0.0)
+            spread[look] = Spread(root=root[None], unknown=unknown, exact=np.zeros(unknown.shape))
+        return query_estimate(self._model, query, union.mean, spread, np.zeros(1, dtype=np.int64))
+
+    def _swept(self, up: UpwardPass, levels: Sequence[Level]) -> dict[str, Load]:
+        """Return the loadings at the top of a tree, and add up means and remainders on the way."""
+        loads: dict[str, dict[int, Load]] = {}
+        for height in range(len(up.floors) - 1, -1, -1):
+            floor = up.floors[height]
+            if any(floor.level is level for level in levels):
+                self._enter(floor.level, loads)
+            elif self._in_pieces and height == len(up.floors) - 1:
+                place = {code: number for number, code in enumerate(floor.level.geocodes)}
+                for name, union in self._all.items():
+                    loads[name] = {place[code]: load for code, load in union.tops.items()}
+            if height:
+                loads = {name: self._risen(self._all[name], floor, own) for name, own in loads.items()}
+        return {name: own[0] for name, own in loads.items() if 0 in own}
+
+    def _enter(self, level: Level, loads: dict[str, dict[int, Load]]) -> None:
+        """Begin with the members of unions at this level."""
+        inside: dict[str, list[int]] = {}
+        for place, code in enumerate(level.geocodes):
+            for name in self._of.get(code, ()):
+                if code not in self._all[name].found:
+                    inside.setdefault(name, []).append(place)
+        for name, places in inside.items():
+            union = self._all[name]
+            codes = [level.geocodes[place] for place in places]
+            if twice := [code for place, code in zip(places, codes, strict=True) if place in loads.get(name, {})]:
+                what = f"'{name}' has {listed(twice[:5])} and also areas inside it"
+                raise bad_plan(what, where="areas", remedy="list every place once")
+            union.found.update(codes)
+            loads.setdefault(name, {}).update(dict.fromkeys(places))
+
+    def _risen(self, union: _Union, floor: LevelEstimates, loads: dict[int, Load]) -> dict[int, Load]:
+        """Return the loadings of the level above."""
+        parent = floor.level.parent
+        order = np.argsort(parent, kind="stable")
+        found: dict[int, Load] = {}
+        for above in sorted({int(parent[place]) for place in loads}):
+            low, high = np.searchsorted(parent[order], [above, above + 1])
+            children = order[low:high].tolist()
+            if all(place in loads and loads[place] is None for place in children):
+                found[above] = None
+            else:
+                found[above] = {look: self._chained(union, floor, look, children, loads) for look in union.left}
+        return found
+
+    def _chained(
+        self, union: _Union, floor: LevelEstimates, look: Subspace, children: Sequence[int], loads: Mapping[int, Load]
+    ) -> Numbers:
+        """Return the loading of a parent of these children, which join one group after the other."""
+        known = floor.spread[look]
+        groups = [*self._groups(look, children, loads)]
+        loading, places = groups[0]
+        so_far = added(known, [_counted(floor, places)])
+        for other, more in groups[1:]:
+            joining = added(known, [_counted(floor, more)])
+            both = merged(joining, so_far)
+            ahead = other - loading
+            for each, values in floor.mean.items():
+                if self._model.like[each] == look:
+                    own, before = values[more].sum(axis=0), values[places].sum(axis=0)
+                    union.mean[each] += ahead @ (own - both.gain[0] @ (own + before))
+            union.add(look, ahead, both.spread, size=joining)
+            loading = loading + ahead @ both.gain[0]
+            places = [*places, *more]
+            so_far = added(known, [_counted(floor, places)])
+        return loading
+
+    def _groups(
+        self, look: Subspace, children: Sequence[int], loads: Mapping[int, Load]
+    ) -> Iterator[tuple[Numbers, list[int]]]:
+        """Yield children with the same loading: those outside, those inside, and each of the others."""
+        one = np.eye(self._model.spaces.cells)
+        if outside := [place for place in children if place not in loads]:
+            yield np.zeros(one.shape), outside
+        if inside := [place for place in children if place in loads and loads[place] is None]:
+            yield one, inside
+        for place in children:
+            if (load := loads.get(place)) is not None:
+                yield load[look], [place]
+
+    def _whole(self, load: Load) -> dict[Subspace, Numbers]:
+        return {look: np.eye(self._model.spaces.cells) for look in self._model.kinds} if load is None else load
+
+
+def _counted(floor: LevelEstimates, places: Sequence[int]) -> tuple[Places, Numbers]:
+    kinds, counts = np.unique(floor.kinds[[*places]], return_counts=True)
+    return kinds, counts.astype(np.float64)
+
+
+# ---- exact intervals --------------------------------------------------------------------------------------
+# Intervals from the exact law of an estimate that rests on few measurements: a sum of weighted integer noise.
+#
+# The error of an estimate is the sum of the noise of all measurements, each times its weight. Where only few weights
+# differ from zero and the noise is narrow, the values that the error can take are listed with their probabilities. The
+# weights come from one of two places. If the sum of measured cells that make up the count has no more variance than the
+# best estimate, it is the best estimate, for there is only one. A small hierarchy is solved at once, densely. In both
+# cases the weights have to give back the standard error of the two passes, or else nothing is said.
+
+
+def half_width(terms: Sequence[tuple[float, float]], confidence: float) -> float | None:
+    """Return within what an error certainly stays with this confidence; None where it has too many values.
+
+    >>> half_width([(1.0, 4.0)], 0.95)
+    4.0
+    """
+    values: Numbers = np.zeros(1)
+    chances: Numbers = np.ones(1)
+    for weight, variance in terms:
+        noise, probability = _law(variance)
+        if values.size * noise.size > _MOST_VALUES:
+            return None
+        sums = (values[:, None] + weight * noise[None, :]).ravel()
+        values, place = np.unique(np.rint(sums / _GRID) * _GRID, return_inverse=True)
+        chances = np.bincount(place.ravel(), weights=np.outer(chances, probability).ravel()).astype(np.float64)
+    sizes, place = np.unique(np.abs(values), return_inverse=True)
+    within = np.cumsum(np.bincount(place.ravel(), weights=chances))
+    enough = np.flatnonzero(within >= confidence + _SLACK)
+    return float(sizes[enough[0]]) if enough.size else None
+
+
+def _law(variance: float) -> tuple[Numbers, Numbers]:
+    """Return the values of discrete Gaussian noise of this variance, and their probabilities."""
+    parameter = _parameter(variance)
+    reach = max(3, ceil(_REACH * sqrt(parameter)))
+    noise = np.arange(-reach, reach + 1, dtype=np.float64)
+    chances = np.exp(-(noise**2) / (2 * parameter))
+    return noise, chances / chances.sum()
+
+
+def _parameter(variance: float) -> float:
+    """Return sigma squared of discrete Gaussian noise, which for narrow noise is more than its variance."""
+    low, high = min(variance, 1.0) / 2, max(1.0, variance) * 1.1
+    if variance > 1 and isclose(variance_of(Fraction(variance)), variance, rel_tol=1e-12):
+        return variance
+    while variance_of(Fraction(low)) > variance:
+        low /= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if variance_of(Fraction(middle)) < variance else (low, middle)
+    return (low + high) / 2
+
+
+def measured_terms(levels: Iterable[Level], members: Sequence[str], query: MarginalQuery, cell: int) -> Iterator[Terms]:
+    """Yield sums of measured cells that make up a count in each of these areas."""
+    wanted = query.cell_of == cell
+    for level in levels:
+        inside = [place for place, code in enumerate(level.geocodes) if code in {*members}]
+        if len(inside) != len(members):
+            continue
+        for answers in level.answers:
+            cells = _parts(answers, wanted)
+            if cells and np.isfinite(answers.variance[inside]).all():
+                yield [(1.0, float(variance)) for variance in answers.variance[inside] for _ in range(cells)]
+
+
+def _parts(answers: Answers, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    """Return how many cells of a measured query make up the wanted ones; 0 where some are in part."""
+    of = answers.query.cell_of
+    inside = np.unique(of[wanted])
+    return 0 if np.isin(of[~wanted], inside).any() else len(inside)
+
+
+def solved_terms(
+    levels: Sequence[Level],
+    members: Sequence[str],
+    query: MarginalQuery,
+    cell: int,
+    *,
+    groups: Sequence[GroupTotal] = (),
+) -> Terms | None:
+    """Return the weights of all measurements of a small hierarchy; None where it is not small."""
+    size = len(query.cell_of)
+    if levels[-1].areas * size > _MOST_UNKNOWN:
+        return None
+    places = _leaves(levels)
+    leaves = places[0].shape[1]
+    if leaves * size > _MOST_UNKNOWN:
+        return None
+
+    def rows(height: int, asked: MarginalQuery) -> Numbers:
+        cells = (asked.cell_of[None, :] == np.arange(asked.size)[:, None]).astype(np.float64)
+        return np.einsum("al,qc->aqlc", places[height], cells).reshape(len(places[height]), asked.size, -1)
+
+    codes = {code: (height, n) for height, level in enumerate(levels) for n, code in enumerate(level.geocodes)}
+    noisy, fixed, variance = [np.zeros((0, leaves * size))], [np.zeros((0, leaves * size))], [np.zeros(0)]
+    for height, level in enumerate(levels):
+        for each in level.answers:
+            usable = np.isfinite(each.variance)
+            noisy.append(rows(height, each.query)[usable].reshape(-1, leaves * size))
+            variance.append(np.repeat(each.variance[usable], each.query.size))
+        for known in level.known:
+            own = rows(height, known.query)
+            if known.sign == "=":
+                fixed.append(own[known.given].reshape(-1, leaves * size))
+            empty = own[known_zeros(known)].any(axis=0)
+            fixed.append(np.eye(leaves * size)[empty])
+    total = MarginalQuery(name=TOTAL, kept=(), groups=tuple((0,) * len(each) for each in query.groups))
+    for group in groups:
+        fixed.append(sum(rows(codes[code][0], total)[codes[code][1]] for code in group.members))
+    asked = sum(rows(codes[code][0], query)[codes[code][1], cell] for code in members)
+    weights = _weights(np.concatenate(noisy), np.concatenate(fixed), np.concatenate(variance), np.asarray(asked))
+    used = np.abs(weights) > _SAME * np.abs(weights).max(initial=0.0)
+    return [*zip(weights[used].tolist(), np.concatenate(variance)[used].tolist(), strict=True)]
+
+
+def _leaves(levels: Sequence[Level]) -> list[Numbers]:
+    """Return for each level which leaves its areas have (areas, leaves); an area without parts is a leaf."""
+    found: list[Numbers] = []
+    for height in range(len(levels) - 1, -1, -1):
+        areas = levels[height].areas
+        own = np.zeros((areas, found[0].shape[1] if found else 0))
+        if found:
+            np.add.at(own, levels[height + 1].parent, found[0])
+        alone = np.flatnonzero(~own.any(axis=1))
+        found = [np.pad(each, ((0, 0), (0, alone.size))) for each in found]
+        found.insert(0, np.concatenate([own, np.eye(areas)[:, alone]], axis=1))
     return found
 
 
-def _stacked(level: Level, beneath: Mapping[str, Floor]) -> Floor:
-    """Return the tops of other trees as the lowest level of this one."""
-    if level.answers or level.known:
-        raise ValueError(f"what was measured in {level.name} belongs to the trees below")
-    tops = [beneath[code] for code in level.geocodes]
-    spread = {
-        look: Spread(
-            root=np.concatenate([top.spread[look].root for top in tops]),
-            unknown=np.concatenate([top.spread[look].unknown for top in tops]),
-            exact=np.concatenate([top.spread[look].exact for top in tops]),
-        )
-        for look in tops[0].spread
-    }
-    mean = {each: np.concatenate([top.mean[each] for top in tops]) for each in tops[0].mean}
-    return Floor(level=level, kinds=np.arange(level.areas), spread=spread, mean=mean)
+def _weights(noisy: Numbers, fixed: Numbers, variance: Numbers, asked: Numbers) -> Numbers:
+    """Return the weights of measurements in the best linear unbiased estimate, given what is fixed."""
+    _, sizes, vectors = np.linalg.svd(fixed, full_matrices=True) if len(fixed) else (0, np.zeros(0), np.eye(len(asked)))
+    free = vectors[np.count_nonzero(sizes > _SAME) :].T
+    scaled = (noisy @ free) / np.sqrt(variance)[:, None]
+    found: Numbers = np.linalg.pinv(scaled, rcond=1e-10).T @ (free.T @ asked) / np.sqrt(variance)
+    return found
 
 
-def summary(up: Upward) -> Floor:
-    """Return what a tree says of the one area at its top."""
-    floor = up.floors[0]
-    spread = {look: known.take(floor.kinds[:1]) for look, known in floor.spread.items()}
-    return replace(floor, kinds=np.zeros(1, dtype=np.int64), spread=spread, members=(), below={})
-
-
-def downward(up: Upward, *, top: Floor | None = None) -> tuple[Floor, ...]:
-    """Return the best estimates of all areas from all measurements, from the top.
-
-    ``top`` is what is known of the area at the top from a larger tree (see :func:`at`).
-    """
-    finals = [up.floors[0] if top is None else replace(top, level=up.floors[0].level)]
-    for above, below in zip(up.floors, up.floors[1:], strict=False):
-        finals.append(_down(up.model, finals[-1], above, below))
-    return tuple(finals)
-
-
-def at(floor: Floor, place: int) -> Floor:
-    """Return one area of a level by itself."""
-    spread = {look: known.take(floor.kinds[place : place + 1]) for look, known in floor.spread.items()}
-    mean = {each: values[place : place + 1] for each, values in floor.mean.items()}
-    return replace(floor, kinds=np.zeros(1, dtype=np.int64), spread=spread, mean=mean, members=(), below={})
-
-
-def _down(model: Model, final: Floor, above: Floor, below: Floor) -> Floor:
-    """Condition the areas of a level on the best estimates of their parents."""
-    parent = below.level.parent
-    first, pair = _kinds(np.stack([above.kinds[parent], below.kinds], axis=1))
-    start, path = _kinds(np.stack([final.kinds[parent], below.kinds], axis=1))
-    others = [_without(above.members[above.kinds[parent[place]]], below.kinds[place]) for place in first]
-    spread, gains = {}, {}
-    for look, known in below.spread.items():
-        rest = added(known, others, empty_is_zero=True)
-        # What the parent has beyond the other children is one more observation of this child.
-        both = merged(known.take(below.kinds[first]), rest)
-        gains[look] = both.gain
-        gain, given = both.gain[pair[start]], both.spread.take(pair[start])
-        around = final.spread[look].take(final.kinds[parent[start]])
-        back = gain.transpose(0, 2, 1)
-        one = np.eye(model.spaces.cells)
-        unknown = one - null_space(given.unknown + gain @ around.unknown @ back)
-        # Exact is what is exact given the parent, and refers to what is exact of the parent.
-        exact = null_space(one - given.exact + given.exact @ gain @ (one - around.exact) @ back @ given.exact)
-        rows = np.concatenate([given.root.transpose(0, 2, 1), around.root.transpose(0, 2, 1) @ back], axis=1)
-        spread[look] = Spread(root=rooted(rows, unknown + exact), unknown=unknown, exact=exact)
-    mean = {}
-    for each, values in below.mean.items():
-        missing = final.mean[each] - above.below[each]
-        mean[each] = values + gains[model.like[each]][pair] @ missing[parent]
-    return Floor(level=below.level, kinds=path, spread=spread, mean=mean)
-
-
-def _without(members: Members, kind: int) -> Members:
-    """Return the other children of a parent."""
-    kinds, counts = members
-    return kinds, counts - (kinds == kind)
+def gives(terms: Terms | None, std_dev: float) -> bool:
+    """Say whether weights give back a standard error."""
+    return terms is not None and isclose(sum(w * w * v for w, v in terms), std_dev**2, rel_tol=_SAME)

@@ -1,4 +1,4 @@
-"""Measuring: true answers and noise, shard by shard, into a store; and the same as an exact law for small files.
+"""Measuring: what the confidential files hold, and noisy answers from it, shard by shard, into a store.
 
 Every area draws from its own address of the stream, level and query being the purpose and its place in the level the
 chunk: how the work is divided changes no number.
@@ -11,23 +11,47 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
+from stirred.data.columns import Columns
+from stirred.data.frames import read_given
+from stirred.data.household_rows import Rows, household_rows
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.problems import DataError, PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.known import Rule
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.schemas import Cells
-from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Records, Spine
-from stirred.mechanisms.topdown.store import Piece, Store, Writer, Written, schema_document, write_piece
-from stirred.mechanisms.topdown.tree import Level
+from stirred.mechanisms.topdown.counts import Counts
+from stirred.mechanisms.topdown.rules import (
+    Rule,
+    agreement,
+    broken,
+    by_facilities,
+    contradictions,
+    disagreements,
+    totals,
+    zeros,
+)
+from stirred.mechanisms.topdown.schema import Attribute, Cells, MarginalQuery, Schema, code_places
+from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign, collected
+from stirred.mechanisms.topdown.spine import BYPASSED, Spine
+from stirred.mechanisms.topdown.store import (
+    MeasurementStore,
+    PieceFile,
+    PieceWriter,
+    StoreWriter,
+    schema_document,
+    write_piece,
+)
+from stirred.mechanisms.topdown.tree import Level, blocks
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise_rows
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.shift_law import DiscreteGaussian
 
 Integers = npt.NDArray[np.int64]
@@ -37,38 +61,191 @@ HERE: Final = LocalEngine()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
-    """What is measured of one kind of record: its schema and budget, its records, and what is known of them."""
+class ConfidentialFiles:
+    """The confidential files: persons, with the columns of their household where they have none of their own."""
 
-    name: str  # persons or units
-    schema: Schema
-    shares: Shares | None  # None where only what is known is published
-    counted: Counted
-    rules: tuple[Rule, ...] = ()
-    records: str = "persons"  # what readers call them
+    data: Microdata
 
     @property
-    def spine(self) -> Spine:
-        """Return the areas."""
-        return self.counted.spine
+    def persons(self) -> Columns:
+        """Return the records that are persons: those of the one file, where there is one."""
+        return self.data.households if self.data.persons is None else self.data.persons
+
+    def missing(self, names: Sequence[str], *, of_units: bool = False) -> Iterator[Problem]:
+        """Yield the columns that neither file has."""
+        homes = self.data.households.columns
+        there = homes if of_units else [*dict.fromkeys((*self.persons.columns, *homes))]
+        source = self.data.household_source if of_units or self.data.persons is None else self.data.person_source
+        for name in names:
+            if name not in there:
+                yield missing_column(name, there, where=source, role="a level or an attribute")
+
+    def rows(self) -> Rows | None:
+        """Return the household of each person; None where persons are in one file."""
+        return None if self.data.persons is None else household_rows(self.data)
+
+    def leaves(self, spine: Spine, rows: Rows | None, *, of_units: bool) -> Cells:
+        """Return the leaf of each record; persons of a household live where it does."""
+        homes = self.data.households
+        if rows is None and not of_units:
+            return spine.leaf_of(homes, source=self.data.household_source)
+        if all(name in homes.columns for name in spine.leaves.columns):
+            own = spine.leaf_of(homes, source=self.data.household_source)
+            return own if of_units or rows is None else own[rows]
+        return spine.leaf_of(self.persons, source=self.data.person_source)
+
+    def cells(self, kind: RecordKind, rows: Rows | None) -> Cells:
+        """Return the cell of each record; all codes that were not declared are told at once."""
+        of_units = kind.name == UNITS
+        homes, file = self.data.households, self.data.households if of_units else self.persons
+        problems: list[Problem] = []
+        cells = np.zeros(file.height, dtype=np.int32)
+        for attribute, name in zip(kind.schema.attributes, kind.columns, strict=True):
+            own = name in file.columns
+            source = self.data.household_source if of_units or not own or rows is None else self.data.person_source
+            place = code_places(file[name] if own else homes[name], attribute, source=source)
+            if isinstance(place, Problem):
+                problems.append(place)
+                continue
+            cells *= attribute.size
+            cells += place if own or rows is None else place[rows]
+        if problems:
+            raise DataError(problems)
+        return cells
+
+
+def check_columns(design: TopDownDesign, data: Microdata) -> None:
+    """Raise all columns that settings name and files lack; nothing is computed."""
+    files = ConfidentialFiles(data=data)
+    own, of_units = design.columns
+    problems = [*files.missing(own)]
+    if of_units and data.persons is None:
+        remedy = "give two files under [data]: households (all housing units) and persons"
+        problems.append(Problem(what="there is no file of housing units", where="units", remedy=remedy))
+    elif of_units:
+        problems += files.missing(of_units, of_units=True)
+    if problems:
+        raise PlanError(dict.fromkeys(problems))
+
+
+def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None) -> tuple[Spine, bool]:
+    """Return the areas, and whether which of them exist was read off a file that does not publish that.
+
+    The list is that of ``areas``, or the file ``areas`` of the settings; otherwise areas with a record are taken.
+    """
+    settings = design.settings
+    names = settings.places
+    listed_areas = read_given(Path(settings.areas)) if areas is None and settings.areas is not None else areas
+    if listed_areas is not None:
+        problems = [
+            missing_column(name, listed_areas.columns, where=settings.areas or "areas", role="a level")
+            for name in names
+            if name not in listed_areas.columns
+        ]
+        if problems:
+            raise PlanError(problems)
+    files, leaf = ConfidentialFiles(data=data), len(design.names) - 1
+    of_units = data.persons is not None and all(name in data.households.columns for name in names)
+    table: Any = listed_areas if listed_areas is not None else data.households if of_units else files.persons
+    table = table.select(names) if isinstance(table, pl.DataFrame) else pl.DataFrame({n: table[n] for n in names})
+    if settings.geocode is not None:
+        spine = Spine.of_geocodes(
+            table, settings.geocode, widths=settings.widths, names=design.names, bypass=settings.bypass
+        )
+    else:
+        spine = Spine.of_columns(table, settings.levels, names=design.names, bypass=settings.bypass)
+    # Where the number of units in every leaf is published, so is which leaves have any.
+    units = settings.units
+    published = of_units and ((units is not None and leaf in design.depths(units)) or settings.facilities is not None)
+    return spine, listed_areas is None and not published
+
+
+def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Population]:
+    """Return what is measured, with its rules, all checked against the file before any noise is drawn."""
+    files = ConfidentialFiles(data=data)
+    rows = files.rows()
+    found: list[Population] = []
+    problems: list[Problem] = []
+    for kind in design.kinds:
+        own, schema, of_units = kind.settings, kind.schema, kind.name == UNITS
+        try:
+            leaf = files.leaves(spine, rows, of_units=of_units)
+            counts = Counts.of(leaf, files.cells(kind, rows), areas=spine.areas(spine.depth - 1))
+        except StirredError as error:
+            problems += error.problems
+            continue
+        rules = [zeros(schema, zero, spine) for zero in own.zeros]
+        if depths := design.depths(own):
+            rules.insert(0, totals(counts, schema, depths))
+        if design.settings.facilities is not None and not of_units:
+            rules += collected(problems, partial(_facility_rules, design, files, spine)) or ()
+        problems += contradictions(schema, rules, spine)
+        problems += broken(counts, schema, rules, spine, unit=kind.unit)
+        earlier = collected(problems, partial(agreement, own, schema, spine))
+        if earlier is not None:
+            rules.append(earlier)
+            problems += disagreements(schema, rules, spine, unit=kind.unit)
+        found.append(
+            Population(
+                name=kind.name,
+                settings=own,
+                schema=schema,
+                shares=kind.shares,
+                spine=spine,
+                counts=counts,
+                rules=tuple(rules),
+            )
+        )
+    if problems:
+        raise DataError(dict.fromkeys(problems))
+    return found
+
+
+def _facility_rules(design: TopDownDesign, files: ConfidentialFiles, spine: Spine) -> tuple[Rule, Rule]:
+    given = design.settings.facilities
+    assert given is not None
+    attribute = next(each for each in design.persons.schema.attributes if each.name == given.attribute)
+    own = Schema(name="facilities", attributes=(Attribute(name=attribute.name, codes=attribute.codes),))
+    place = code_places(files.data.households[given.column], attribute, source=files.data.household_source)
+    if isinstance(place, Problem):
+        raise DataError([place])
+    leaf = files.leaves(spine, None, of_units=True)
+    counts = Counts.of(leaf, place, areas=spine.areas(spine.depth - 1))
+    return by_facilities(design.persons.schema, counts, own=own, most=given.most, empty=given.empty, spine=spine)
+
+
+# ---- measuring --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Population(RecordKind):
+    """One kind of record with its areas, its counts and what is known of them."""
+
+    spine: Spine
+    counts: Counts  # of the leaves
+    rules: tuple[Rule, ...] = ()
+
+    def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
+        """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
+        return self.spine.counts(self.counts, depth, areas).answers(query)
 
     @property
     def idle(self) -> frozenset[int]:
         """Return the levels at which nothing is measured."""
         return frozenset() if self.shares is None else self.shares.idle
 
-    def queries(self, depth: int) -> list[Query]:
+    def queries_at(self, depth: int) -> list[MarginalQuery]:
         """Return what is measured at a level."""
         names = [] if self.shares is None else self.shares.measured(self.spine.names[depth])
         return [self.schema.query(name) for name in names]
 
-    def sigma2(self, depth: int, query: Query) -> dict[int, Fraction]:
+    def sigma2(self, depth: int, query: MarginalQuery) -> dict[int, Fraction]:
         """Return the variance parameters at a level, by the level from which on an area has the budget."""
         return _sigma2(self, depth, query)
 
 
 @lru_cache(maxsize=1_000)
-def _sigma2(part: Part, depth: int, query: Query) -> dict[int, Fraction]:
+def _sigma2(part: Population, depth: int, query: MarginalQuery) -> dict[int, Fraction]:
     assert part.shares is not None
     names = part.spine.names
     found = {s: part.shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
@@ -76,32 +253,32 @@ def _sigma2(part: Part, depth: int, query: Query) -> dict[int, Fraction]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Slab:
+class LevelTask:
     """Neighbouring areas of one level and all that is asked of them: enough to measure them anywhere."""
 
     level: Level
     first: int  # place of the first area in its level, by which noise is addressed
     since: Integers
-    records: Records
-    asked: tuple[tuple[Query, dict[int, Fraction]], ...] = ()
-    known: tuple[tuple[Rule, Records | None], ...] = ()
+    counts: Counts
+    queries: tuple[tuple[MarginalQuery, dict[int, Fraction]], ...] = ()
+    rules: tuple[tuple[Rule, Counts | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Draw:
-    """Measures slabs into a file of the store. It has the key of this draw: what runs again draws the same noise."""
+    """Measures tasks into a file of the store. It has the key of this draw: what runs again draws the same noise."""
 
     folder: Path
     key: bytes = field(repr=False)
 
-    def __call__(self, slabs: Sequence[Slab]) -> Written:
+    def __call__(self, tasks: Sequence[LevelTask]) -> PieceFile:
         entropy = Entropy.from_kept(self.key)
-        return write_piece(self.folder, lambda piece: _write(piece, slabs, entropy))
+        return write_piece(self.folder, lambda piece: _write(piece, tasks, entropy))
 
 
 def measure(
-    part: Part, folder: Path, entropy: Entropy, *, engine: Engine = HERE, progress: Progress | None = None
-) -> Store:
+    part: Population, folder: Path, entropy: Entropy, *, engine: Engine = HERE, progress: Progress | None = None
+) -> MeasurementStore:
     """Draw all noise of a part once, into the new store ``folder``; memory does not grow with the number of areas."""
     spine, cut = part.spine, part.spine.shard_depth
     header = {
@@ -113,12 +290,12 @@ def measure(
         "budget": None if part.shares is None else part.shares.document(),
         "seeded": entropy.seeded,
     }
-    writer = Writer(folder, header)
+    writer = StoreWriter(folder, header)
     draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
         # Everybody is counted here: these few areas are measured where the records are.
-        writer.add("top", draw([*_slabs(part, range(cut), (0, 0), leaves=cut)]))
-    pieces = ([*_slabs(part, range(cut, spine.depth), (cut, shard))] for shard in range(spine.areas(cut)))
+        writer.add("top", draw([*_tasks(part, range(cut), (0, 0), leaves=cut)]))
+    pieces = ([*_tasks(part, range(cut, spine.depth), (cut, shard))] for shard in range(spine.areas(cut)))
     for shard, written in enumerate(engine.map_groups(pieces, draw)):
         writer.add(str(spine.geocodes[cut][shard]), written)
         if progress:
@@ -126,43 +303,46 @@ def measure(
     return writer.finish()
 
 
-def _slabs(part: Part, depths: range, root: tuple[int, int], *, leaves: int | None = None) -> Iterator[Slab]:
+def _tasks(part: Population, depths: range, root: tuple[int, int], *, leaves: int | None = None) -> Iterator[LevelTask]:
     """Yield the levels of the tree below an area; ``leaves`` is a level that is listed without answers."""
     spine, above = part.spine, 0
-    cells: dict[int, Cells] = {}  # the same for all levels, so that they travel once
+    first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
 
-    def records(counted: Counted, depth: int, areas: range) -> Records:
-        found = counted.records(depth, areas)
-        return replace(found, cells=cells.setdefault(id(counted), found.cells))
+    def counts(leaves: Counts, depth: int, areas: range) -> Counts:
+        found = spine.counts(leaves, depth, areas)
+        same = first_of.setdefault(id(leaves), found)
+        return Counts(starts=found.starts, cells=same.cells, counts=same.counts)
 
     for depth in (*depths, *(() if leaves is None else (leaves,))):
         areas = spine.within(*root, depth)
         first = above if depth > depths.start else int(spine.parents[depth][areas.start])
         above = areas.start
         known = (rule for rule in part.rules if depth in rule.depths and depth != leaves)
-        yield Slab(
+        yield LevelTask(
             level=spine.level(depth, areas, above=first),
             first=areas.start,
             since=spine.carried(depth, areas, idle=part.idle),
-            records=records(part.counted, depth, areas),
-            asked=() if depth == leaves else tuple((each, part.sigma2(depth, each)) for each in part.queries(depth)),
-            known=tuple(
-                (replace(rule, source=None), None if rule.source is None else records(rule.source, depth, areas))
+            counts=counts(part.counts, depth, areas),
+            queries=()
+            if depth == leaves
+            else tuple((each, part.sigma2(depth, each)) for each in part.queries_at(depth)),
+            rules=tuple(
+                (replace(rule, source=None), None if rule.source is None else counts(rule.source, depth, areas))
                 for rule in known
             ),
         )
 
 
-def _write(piece: Piece, slabs: Sequence[Slab], entropy: Entropy) -> None:
+def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> None:
     """Write the levels of a tree, each with what is measured and known there."""
-    for slab in slabs:
-        piece.level(slab.level, slab.since)
-        facts = {"level": slab.level.name, "rows": slab.level.areas}
-        for query, sigma2 in slab.asked:
+    for task in tasks:
+        piece.level(task.level, task.since)
+        facts = {"level": task.level.name, "rows": task.level.areas}
+        for query, sigma2 in task.queries:
             # Apart, because names may have spaces: "area type" asked "sex" is not "area" asked "type sex".
-            streams = Streams.of(entropy.child(f"level {slab.level.name}"), f"query {query.name}")
+            streams = Streams.of(entropy.child(f"level {task.level.name}"), f"query {query.name}")
             piece.numbers(
-                partial(noisy, slab, query, sigma2, streams),
+                partial(noisy, task, query, sigma2, streams),
                 columns=query.size,
                 **facts,
                 role="answers",
@@ -171,9 +351,11 @@ def _write(piece: Piece, slabs: Sequence[Slab], entropy: Entropy) -> None:
                 kept=query.kept,
                 sigma2={str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()},
             )
-        for rule, records in slab.known:
+        for rule, source in task.rules:
             piece.numbers(
-                lambda r=rule, c=records, n=slab.level.areas: (r.of(c, b) for b in _blocks(n, r.query.size)),  # type: ignore[misc]
+                lambda r=rule, c=source, n=task.level.areas: (
+                    r.of(c, b) for b in blocks(n, max(1, _NUMBERS // r.query.size))
+                ),  # type: ignore[misc]
                 columns=rule.query.size,
                 **facts,
                 role="known",
@@ -184,29 +366,25 @@ def _write(piece: Piece, slabs: Sequence[Slab], entropy: Entropy) -> None:
             )
 
 
-def noisy(slab: Slab, query: Query, sigma2: Mapping[int, Fraction], streams: Streams) -> Iterator[Integers]:
+def noisy(
+    task: LevelTask, query: MarginalQuery, sigma2: Mapping[int, Fraction], streams: Streams
+) -> Iterator[Integers]:
     """Yield the answers of areas with their noise, a block of areas at a time.
 
     Areas that are not measured have zeros: only where noise was drawn a true count is looked at.
     """
     laws = {since: DiscreteGaussian(each) for since, each in sigma2.items()}
-    for block in _blocks(slab.level.areas, query.size):
-        truth, since = slab.records.answers(query, block), slab.since[block.start : block.stop]
+    for block in blocks(task.level.areas, max(1, _NUMBERS // query.size)):
+        truth, since = task.counts.answers(query, block), task.since[block.start : block.stop]
         found = np.zeros_like(truth)
         for level, law in laws.items():
             rows = np.flatnonzero(since == level)
             noise = np.empty((rows.size, query.size), dtype=np.int64)
             if rows.size:
-                chunks = (slab.first + block.start + rows).astype(np.uint64)
+                chunks = (task.first + block.start + rows).astype(np.uint64)
                 fill_noise_rows(law, noise, chunks=chunks, streams=streams)
             found[rows] = truth[rows] + noise
         yield found
-
-
-def _blocks(areas: int, size: int) -> Iterator[range]:
-    many = max(1, _NUMBERS // size)
-    for start in range(0, areas, many):
-        yield range(start, min(start + many, areas))
 
 
 def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str, str, str], int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -28,10 +28,12 @@ from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     UNSEARCHED,
+    Check,
     Frames,
     Mechanism,
     PlanOrigin,
     Progress,
+    PublicFile,
     Release,
     Section,
     Settings,
@@ -39,19 +41,26 @@ from stirred.mechanisms.protocol import (
     Written,
     settings_doubts,
 )
-from stirred.mechanisms.topdown import handed
-from stirred.mechanisms.topdown.accuracy import Accuracy
-from stirred.mechanisms.topdown.agreement import with_earlier
-from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
-from stirred.mechanisms.topdown.measure import Part, measure
+from stirred.mechanisms.topdown.accuracy import LevelErrors
+from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
+from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
+from stirred.mechanisms.topdown.measure import Population, check_columns, measure, populations, spine_of
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
-from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, columns_used, parts_of, spine_of
-from stirred.mechanisms.topdown.records import Layout, follow
-from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
-from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
-from stirred.mechanisms.topdown.solve.warm import Ready
-from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import AGREES
+from stirred.mechanisms.topdown.records import (
+    AREAS,
+    CERTIFICATE,
+    CERTIFICATE_COLUMNS,
+    EVENT_COLUMNS,
+    EVENTS,
+    Make,
+    record_files,
+)
+from stirred.mechanisms.topdown.rules import with_earlier
+from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
+from stirred.mechanisms.topdown.solve.files import Readiness
+from stirred.mechanisms.topdown.spine import SPINE, Spine
+from stirred.mechanisms.topdown.store import published_columns
+from stirred.mechanisms.topdown.tree import AGREES
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -67,7 +76,8 @@ from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
-Make = Callable[[], Iterable[pl.DataFrame]]
+_BYTES_OF_A_NUMBER: Final = 3  # two in the store, and about one in Parquet
+_BYTES_OF_AN_ESTIMATE: Final = 12
 _ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each of a few to have some
 _MOST_REHEARSED: Final = 20_000  # numbers of noise: above it a rehearsal is no longer a matter of seconds
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
@@ -110,9 +120,12 @@ class TopDown(Mechanism):
     workplace: Path | None = field(default=None, compare=False, repr=False)
     progress_place: Path | None = field(default=None, compare=False, repr=False)
     engine: Engine | None = field(default=None, compare=False, repr=False)
+    design: TopDownDesign = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        _ = self.design  # all problems of the settings
+        # What the settings decide is parsed once, and stays with copies that have the same settings.
+        if self.design is None or self.design.settings is not self.settings:
+            object.__setattr__(self, "design", TopDownDesign.of(self.settings))
 
     @classmethod
     def of(cls, *, area_list: pl.DataFrame | None = None, **settings: Any) -> Self:
@@ -148,11 +161,6 @@ class TopDown(Mechanism):
         """Return the attributes whose codes are those of the codebook."""
         return [*self.settings.values]
 
-    @cached_property
-    def design(self) -> Design:
-        """Return what the settings decide by themselves."""
-        return Design.of(self.settings)
-
     @property
     def unit(self) -> str:  # type: ignore[override]
         """Return what a record is."""
@@ -168,9 +176,9 @@ class TopDown(Mechanism):
         """Return in one sentence what is done."""
         levels = " > ".join(self.design.names)
         measured = " and ".join(
-            f"{' x '.join(schema.names)} ({plural(own.unit)}, rho {shares.rho})"
-            for _, own, schema, shares in self.design.parts
-            if shares is not None
+            f"{' x '.join(kind.schema.names)} ({plural(kind.unit)}, rho {kind.shares.rho})"
+            for kind in self.design.kinds
+            if kind.shares is not None
         )
         further = [each for each in self.settings.publish if each != "measurements"]
         made = ""
@@ -199,9 +207,9 @@ class TopDown(Mechanism):
         That of a release includes the promises of earlier releases with which its records agree (``with_earlier``).
         """
         promised = [
-            self._of_part(part, name=name, stage=stage, post_imputation=post_imputation)
-            for part, _, _, shares in self.design.parts
-            if shares is not None
+            self._of_kind(kind, name=name, stage=stage, post_imputation=post_imputation)
+            for kind in self.design.kinds
+            if kind.shares is not None
         ]
         if len(promised) == 1:
             return promised[0]
@@ -219,21 +227,20 @@ class TopDown(Mechanism):
         theorem = tuple(PARTS_ADDED if each in TOTAL_BY else each for each in both.theorem)
         return replace(both, theorem=theorem, assumptions=tuple(each for each in both.assumptions if each != FRESH))
 
-    def _of_part(self, part: str, *, name: str, stage: str, post_imputation: bool | None) -> Specification:
-        _, own, _, shares = next(each for each in self.design.parts if each[0] == part)
-        assert shares is not None
-        zeros = [" and ".join(f"{a} {'/'.join(codes)}" for a, codes in zero.items()) for zero in own.zeros]
+    def _of_kind(self, kind: RecordKind, *, name: str, stage: str, post_imputation: bool | None) -> Specification:
+        assert kind.shares is not None
+        zeros = [" and ".join(f"{a} {'/'.join(codes)}" for a, codes in zero.items()) for zero in kind.settings.zeros]
         kinds = [self.unit, *([self.settings.units.unit] if self.settings.units else [])]
         return Specification(
             flavor=Flavor(
                 domain=Domain.of_file(name, stage=stage, record_types=tuple(kinds)),
                 multiverse=self.multiverse,
                 input_premetric=InputPremetric(
-                    name="d_HamS", unit=own.unit, post_imputation=after_imputation(stage, post_imputation)
+                    name="d_HamS", unit=kind.unit, post_imputation=after_imputation(stage, post_imputation)
                 ),
                 output_premetric=ZCDP,
             ),
-            budget=Budget.constant(exact(shares.rho)),
+            budget=Budget.constant(exact(kind.shares.rho)),
             assumptions=(DECLARED, *(f"no file has a record with {zero}: a structural zero" for zero in zeros)),
             theorem=THEOREM,
             settings_from=self.settings_from,
@@ -243,11 +250,11 @@ class TopDown(Mechanism):
     def multiverse(self) -> Multiverse:
         """Return where the protection extends: between files that agree on all that is published exactly."""
         found = [
-            Margin(of=own.unit, level=self.design.column(depth) or None)
-            for _, own, _, _ in self.design.parts
-            for depth in self.design.depths(own)
+            Margin(of=kind.unit, level=self.design.column(depth) or None)
+            for kind in self.design.kinds
+            for depth in self.design.depths(kind.settings)
             # How many persons there are is fixed by the distance itself, where nothing else is.
-            if depth or own.unit != self.unit or "records" in self.settings.publish
+            if depth or kind.unit != self.unit or "records" in self.settings.publish
         ]
         given, leaf = self.settings.facilities, self.settings.levels[-1]
         if given is not None:
@@ -266,26 +273,21 @@ class TopDown(Mechanism):
         microdata = as_microdata(data)
         check_columns(self.design, microdata)
         spine, read_off = spine_of(self.design, microdata, self.area_list)
-        parts = parts_of(self.design, microdata, spine)
-        layouts = {
-            part.name: Layout.of(spine, own, part.schema, microdata.types)
-            for part, (_, own, _, _) in zip(parts, self.design.parts, strict=True)
-        }
+        parts = populations(self.design, microdata, spine)
         own = self.specification(name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation)
         return TopDownPlan(
             origin=PlanOrigin(self, microdata),
             specification=with_earlier(own, self.design.earlier),
             own=own,
             doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
-            dropped=columns_beside(microdata, {name for names in columns_used(self.design) for name in names}),
+            dropped=columns_beside(microdata, {name for names in self.design.columns for name in names}),
             design=self.design,
             spine=spine,
             one_file=microdata.persons is None,
             parts=tuple(parts),
-            layouts=layouts,
         )
 
-    def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Part], *, read_off: bool) -> Iterator[Doubt]:
+    def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Population], *, read_off: bool) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)
         yield from several_parents(spine, self.settings.levels)
         if "records" in self.settings.publish:
@@ -314,7 +316,7 @@ class TopDown(Mechanism):
         for frame in plan.spine.frames():
             codes.update("\n".join(frame["geocode"].to_list()).encode())
         areas = self.settings.areas
-        named = [own.agrees_with for _, own, _, _ in self.design.parts if own.agrees_with is not None]
+        named = [table for kind in self.design.kinds if (table := kind.settings.agrees_with) is not None]
         found = {"the areas": codes.hexdigest(), **{f"agrees_with {table.file}": table.sha256 for table in named}}
         return found if areas is None else {**found, "areas": checksum(Path(areas))}
 
@@ -325,7 +327,7 @@ class TopDown(Mechanism):
     def warm(self) -> None:
         """Load what the draw and all after it need, here and on workers, before anything is spent."""
         folder = self.workplace and self.workplace.parent.absolute()
-        ready = Ready(folder=folder, solves="records" in self.settings.publish)
+        ready = Readiness(folder=folder, solves="records" in self.settings.publish)
         if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
             raise bad_engine(
                 f"workers do not see the folder {folder}, in which areas are measured and solved",
@@ -353,55 +355,114 @@ class TopDown(Mechanism):
             part.name: measure(part, place / "store" / part.name, entropy, engine=engine, progress=progress)
             for part in plan.parts
         }
-        made: dict[str, Make] = {SPINE: plan.spine.frames}
+        frames: dict[str, Make] = {SPINE: plan.spine.frames}
         for part in plan.parts:
-            store = stores[part.name]
-            made |= zip(file_names(part.name), (store.published, store.constraints), strict=True)
-            if any(rule.name == AGREES for rule in part.rules):
-                made[AGREEMENTS[part.name]] = store.agreement
-        followed = follow(
-            [(part, plan.layouts[part.name]) for part, _ in plan.recorded],
+            published = stores[part.name].published
+            frames |= {
+                part.file(what): partial(published, what) for what in ("measurements", "constraints", "agreement")
+            }
+        declared = {file.name for file in self.files(microdata, plan)}
+        measured = [part for part, _ in plan.measured]
+        followed = record_files(
+            measured,
             stores,
+            microdata.types,
             self.settings,
             work=work,
             engine=engine,
-            tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
+            tables={" x ".join(each): (self.design.counted_by(each), each) for each in self.tables},
             progress=progress,
         )
-        declared = {file.name for file in self.files(microdata, plan)}
-        made = {name: make for name, make in made.items() if name in declared}
-        public = Frames({**made, **followed.frames}, convert=like(data))
+        frames = {name: make for name, make in frames.items() if name in declared}
+        public = Frames({**frames, **followed.frames}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
-        compared = Accuracy(
-            parts=[part for part, _ in plan.recorded] if followed.made else [],
+        errors = LevelErrors(
+            parts=measured if followed.made else [],
             stores=stores,
-            followed=followed,
+            released=followed,
             settings=self.settings,
             work=work,
             engine=self.engine,
         )
-        kept = {"stores": stores, "followed": followed, "accuracy": compared}
+        kept = {"stores": stores, "made": followed.made, "errors": errors}
         return Release(public=public, specification=promised, internal=kept)
 
     def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
         """Return the errors of the records by level, beside those of other arms."""
-        return release.internal["accuracy"].sections()
+        return release.internal["errors"].sections()
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
         """Keep the errors by level, size of the area and group."""
-        if (found := release.internal["accuracy"]).parts:
+        if (found := release.internal["errors"]).parts:
             write_frame(found.rows, written.internal / "accuracy_by_level.parquet", note=dict(note))
 
-    # ---- what is handed over, in a module of its own
+    # ---- files and checks
 
-    files = handed.public_files
-    allowed = handed.allowed_columns
-    table_in_words = handed.table_in_words
-    conclusions = handed.conclusions
-    verify = handed.verify
-    verify_exact = handed.verify_exact
-    audit_bundle = handed.audit
+    def files(self, data: Microdata, plan: TopDownPlan) -> Sequence[PublicFile]:
+        """Return the measurements, what is published exactly, the areas, and what is made of all this."""
+        sizes: dict[str, int] = {}
+        absent: set[str] = set()
+        for part in plan.parts:
+            rows = sum(map(len, part.spine.parents)) * sum(query.size for query in part.queries.values())
+            sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * plan.numbers(part)
+            sizes[part.file("estimates")] = _BYTES_OF_AN_ESTIMATE * rows
+            if all(rule.name == AGREES for rule in part.rules):
+                absent.add(part.file("constraints"))
+        return [
+            replace(
+                file,
+                about_bytes=sizes.get(file.name, 0),
+                make=plan.spine.frames if file.name == SPINE else None,
+            )
+            for file in declared_files(self.design)
+            if file.name not in absent
+        ]
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the columns that each file may have, by the settings alone."""
+        return {file.name: file.columns for file in declared_files(self.design)}
+
+    def conclusions(self, plan: TopDownPlan) -> Sequence[str]:
+        """Return how to read the files."""
+        found = [f"Exact is what `constraints.parquet` says: {plan.unchanged}."]
+        if "measurements" in self.settings.publish:
+            found += [
+                "Every measurement is the true count plus noise of mean 0 and the variance of its row, all "
+                "independent.",
+                "Numbers may be negative, and areas do not add up to the areas above them. Cutting at 0 would bias "
+                "small counts; `stirred topdown estimate` combines all numbers without bias, with intervals.",
+            ]
+        if "estimates" in self.settings.publish:
+            found.append(
+                "Estimates are unbiased and add up; they may be negative. Use them, with their errors, to infer."
+            )
+        if "records" in self.settings.publish:
+            found.append(
+                "Records add up, are whole and keep what is exact. They are made from the noisy counts and from what "
+                "is exact, and biased where estimates are not: small counts tend to be too large, and large ones too "
+                "small."
+            )
+        found += [
+            f"In every area the records agree with {each.named}. Their counts are published again: what is promised "
+            "here is for both releases together."
+            for each in plan.includes
+        ]
+        return found
+
+    def verify(self, data: Microdata, plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
+        """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
+        return verified(plan, release, written)
+
+    def verify_exact(self, data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
+        """Count the totals that are published exactly once more, from the records of the input."""
+        return verified_totals(data, plan, written)
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Compute the promise again, compare the noise of all rows with the budget, and records with all else."""
+        domain = replace(bundle.specification.domain.whole, prepared=bundle.prepared)
+        computed = with_earlier(self.specification(name="any").with_flavor(domain=domain), self.design.earlier)
+        audited(self.design, computed, bundle, found)
 
     def number_of_records(self, data: Microdata) -> int:
         """Return the number of persons, which is fixed; that of households is not."""
@@ -431,7 +492,7 @@ class TopDown(Mechanism):
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return what is promised of the person measurements; those of units are composed with them."""
-        return self._of_part(PERSONS, name="small", stage="as-given", post_imputation=None)
+        return self._of_kind(self.design.kinds[0], name="small", stage="as-given", post_imputation=None)
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
@@ -445,7 +506,55 @@ class TopDown(Mechanism):
             own.audit_bundle(bundle, found)
 
 
-def _declared(settings: CountedSettings, codebook: Codebook) -> dict[str, list[str]]:
+def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
+    """Yield the files that a release may have, by the settings alone, in the order in which they are listed."""
+    publish = design.settings.publish
+    words = "all areas, each with its level and the area above it"
+    yield PublicFile(name=SPINE, kind="side", columns=("geolevel", "geocode", "parent"), words=words)
+    for kind in design.kinds:
+        known = published_columns(kind.schema, constraints=True)
+        if kind.shares is not None and "measurements" in publish:
+            yield PublicFile(
+                name=kind.file("measurements"),
+                kind="measurements",
+                columns=published_columns(kind.schema),
+                words="noisy counts, a row for each area and query: `value` in row-major order, `variance` of each "
+                "number",
+                in_parts=True,
+            )
+        words = "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
+        yield PublicFile(name=kind.file("constraints"), kind="side", columns=known, words=words, in_parts=True)
+        if (earlier := kind.settings.agrees_with) is not None:
+            words = (
+                f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same layout"
+            )
+            yield PublicFile(name=kind.file("agreement"), kind="side", columns=known, words=words, in_parts=True)
+    for kind in design.kinds:
+        if kind.shares is None:
+            continue
+        if "records" in publish:
+            columns = design.record_columns(kind)
+            words = f"{kind.records} as records, made from the noisy counts: none is a record of the file"
+            yield PublicFile(name=kind.file("records"), kind="records", columns=columns, words=words, in_parts=True)
+            columns = ("geocode", *kind.schema.names, "count")
+            words = f"the same as counts: how many {kind.records} a leaf has in each cell, without zeros"
+            yield PublicFile(name=kind.file("counts"), kind="side", columns=columns, words=words, in_parts=True)
+        if "estimates" in publish:
+            name, words = (
+                kind.file("estimates"),
+                ("the best unbiased estimate of every measured count, from all measurements, with its standard error"),
+            )
+            yield PublicFile(name=name, kind="estimates", columns=ESTIMATES, words=words, in_parts=True)
+    if "records" in publish:
+        columns = tuple(dict.fromkeys(("geocode", *design.settings.places)))
+        yield PublicFile(name=AREAS, kind="side", columns=columns, words="the geocode of every leaf, and its own names")
+        words = "what was compared in whole numbers, after all was made, and how often; all of it held"
+        yield PublicFile(name=CERTIFICATE, kind="side", columns=CERTIFICATE_COLUMNS, words=words)
+        words = "where counts had to be moved, or solved in another way, and why; often empty"
+        yield PublicFile(name=EVENTS, kind="side", columns=EVENT_COLUMNS, words=words)
+
+
+def _declared(settings: CountSettings, codebook: Codebook) -> dict[str, list[str]]:
     """Return the codes of attributes: those of the settings, or those that the codebook declares for their column."""
     found = {name: [*codebook.codes(settings.columns.get(name, name))] for name in settings.attributes}
     return {**{name: codes for name, codes in found.items() if codes}, **settings.values}

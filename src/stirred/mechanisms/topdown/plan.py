@@ -10,13 +10,11 @@ from typing import ClassVar
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
 from stirred.mechanisms.tables.intervals import half_width
-from stirred.mechanisms.topdown.agreement import with_earlier
-from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
-from stirred.mechanisms.topdown.measure import Part, class_counts
-from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
-from stirred.mechanisms.topdown.records import Layout
+from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
+from stirred.mechanisms.topdown.measure import Population, class_counts
+from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL
-from stirred.mechanisms.topdown.settings import CountedSettings
+from stirred.mechanisms.topdown.settings import PERSONS, UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.doubts import Doubt
 from stirred.spec.specification import Specification
@@ -32,11 +30,10 @@ class TopDownPlan(Plan):
     dropped: tuple[str, ...] = ()
     origin: PlanOrigin | None = field(default=None, repr=False)
     unreleased: ClassVar[str] = "not used"
-    design: Design
+    design: TopDownDesign
     spine: Spine
     one_file: bool = True  # of persons, not one of households and one of persons
-    parts: tuple[Part, ...] = field(repr=False)
-    layouts: Mapping[str, Layout] = field(repr=False)  # of the records of each part
+    parts: tuple[Population, ...] = field(repr=False)
     own: Specification  # what this draw promises; the specification includes earlier releases
 
     @property
@@ -56,28 +53,22 @@ class TopDownPlan(Plan):
         return replace(self, own=own, specification=with_earlier(own, self.includes))
 
     @property
-    def recorded(self) -> list[tuple[Part, CountedSettings]]:
-        """Return the kinds of records of which more than measurements can be made, with their settings."""
-        own = {name: counted for name, counted, _, _ in self.design.parts}
-        return [(part, own[part.name]) for part, _ in self.measured]
-
-    @property
     def releases(self) -> Mapping[str, Sequence[str]]:
         """Return the columns that records have: of one file, or of units and of persons beside them."""
         if "records" not in self.design.settings.publish:
             return {"households": (), "persons": ()}
-        columns = {part.name: self.design.record_columns(own, part.schema) for part, own in self.recorded}
+        columns = {part.name: self.design.record_columns(part) for part, _ in self.measured}
         persons = columns[PERSONS]
         if self.one_file:
             return {"households": persons, "persons": ()}
         return {"households": columns.get(UNITS, ()), "persons": persons}
 
     @property
-    def measured(self) -> list[tuple[Part, Shares]]:
+    def measured(self) -> list[tuple[Population, Shares]]:
         """Return the kinds of records that are measured, with their budgets."""
         return [(part, part.shares) for part in self.parts if part.shares is not None]
 
-    def numbers(self, part: Part) -> int:
+    def numbers(self, part: Population) -> int:
         """Return how many numbers are drawn for a kind of record."""
         rows = {} if part.shares is None else class_counts(self.spine, part.schema, part.shares)
         return sum(many * part.schema.query(query).size for (_, query, _), many in rows.items())
@@ -101,8 +92,8 @@ class TopDownPlan(Plan):
         settings = self.design.settings
         published = ", ".join(settings.publish)
         arm = f"; records by the arm {settings.arm}" if "records" in settings.publish else ""
-        told = {"publish": [*settings.publish], "arm": settings.arm}
-        found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=told))
+        choices = {"publish": [*settings.publish], "arm": settings.arm}
+        found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=choices))
         for part, shares in self.measured:
             sigma2 = {n: {q: str(shares.sigma2(n, q)) for q in shares.measured(n)} for n in areas}
             shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]
@@ -125,15 +116,15 @@ class TopDownPlan(Plan):
         return tuple(found)
 
 
-def unmeasured(parts: Iterable[Part]) -> Iterator[Doubt]:
-    """Yield the attributes that no query counts: records have them all the same, and look as if they knew."""
+def unmeasured(parts: Iterable[Population]) -> Iterator[Doubt]:
+    """Yield the attributes that no query counts: records still carry their codes."""
     for part in parts:
         shares = part.shares
         if shares is None:
             continue
-        asked = {name: part.schema.query(name) for level in shares.levels for name in shares.measured(level)}
+        queries = {name: part.schema.query(name) for level in shares.levels for name in shares.measured(level)}
         for place, name in enumerate(part.schema.names):
-            if all(query.kept[place] == SUMMED for query in asked.values()):
+            if all(query.kept[place] == SUMMED for query in queries.values()):
                 yield Doubt(
                     kind="unmeasured",
                     about=name,
@@ -178,7 +169,7 @@ def noise_grid(shares: Shares) -> Grid:
     return Grid(header=("query", *names), rows=rows, numbers=names)
 
 
-def cost_grid(costs: Sequence[Promised], *, delta: float = float(DELTA)) -> Grid:
+def cost_grid(costs: Sequence[ChangeCost], *, delta: float = float(DELTA)) -> Grid:
     """Return what changes of one record cost."""
     header = ("a change of", "rho", f"epsilon at delta {delta:g}")
     rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)

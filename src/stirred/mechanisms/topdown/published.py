@@ -8,37 +8,48 @@ one computed from a budget.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field
 
-from stirred.data.problems import DataError, PlanError, bad_file, listed
-from stirred.mechanisms.topdown.estimates import Model
-from stirred.mechanisms.topdown.known import NO_BOUND
-from stirred.mechanisms.topdown.published_areas import (
-    TABULATION,
-    areas_by_prefix,
-    areas_by_spine,
-    groups_of,
-    unspoken,
-    with_mentioned,
-)
+from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
+from stirred.mechanisms.topdown.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.published_files import (
     FILE,
     ROW,
+    TABULATION,
+    areas_by_prefix,
+    areas_by_spine,
+    columns_of,
+    groups_of,
     is_constraint,
     levels_of,
     parquet_in,
     read_table,
+    unspoken,
+    with_mentioned,
     with_variance,
 )
-from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, Attribute, Query, Schema
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Places, Sign, Tree
+from stirred.mechanisms.topdown.schema import (
+    DETAILED,
+    SCHEMAS,
+    SUMMED,
+    TOTAL,
+    Attribute,
+    MarginalQuery,
+    Schema,
+    schema_named,
+)
+from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
+from stirred.mechanisms.topdown.spine import Spine
+from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Places, Sign, Tree
 from stirred.spec.problems import Problem
 
 _SIGNS: Final[Mapping[str, Sign]] = {"=": "=", "==": "=", "eq": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}
@@ -50,8 +61,16 @@ _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
 
 
+SPECIFICATION: Final = "specification.json"
+MEASUREMENTS: Final = "measurements.parquet"
+SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
+SCHEMA_HELP: Final = (
+    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
+)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Published:
+class PublishedMeasurements:
     """Published measurements with their areas, level by level from the top; rows are read when they are needed."""
 
     schema: Schema
@@ -64,10 +83,33 @@ class Published:
     by_prefix: bool = True
     taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
 
+    @classmethod
+    def of_spine(cls, spine: Spine, schema: Schema, roots: Sequence[Path]) -> PublishedMeasurements:
+        """Return what the files of our own release say of the areas of its spine."""
+        files = [path for root in roots for path in parquet_in(root, option="")]
+        rows: dict[str, list[pl.LazyFrame]] = {}
+        for number, path in enumerate(files):
+            for level, frame in levels_of(path, number, path, schema, constraint=False):
+                rows.setdefault(level, []).append(frame)
+        geocodes = {name: tuple(own.cast(pl.String)) for name, own in zip(spine.names, spine.geocodes, strict=True)}
+        for level, frames in rows.items():
+            named = {*pl.concat(frames).select(pl.col("geocode").unique()).collect()["geocode"]}
+            if lost := sorted(named - {*geocodes.get(level, ())}):
+                raise bad_file(f"{level} {listed(lost[:3])} is not in the spine", where=str(files[0]), remedy="")
+        return cls(
+            schema=schema,
+            names=spine.names,
+            geocodes=tuple(geocodes.values()),
+            parents=spine.parents,
+            rows={level: with_variance(pl.concat(frames), files) for level, frames in rows.items()},
+            files=tuple(files),
+            by_prefix=False,
+        )
+
     @cached_property
-    def queries(self) -> dict[str, Query]:
+    def queries(self) -> dict[str, MarginalQuery]:
         """Return what was measured, by the names in the file."""
-        return {name: query for name, query, sign, _ in self._asked.values() if sign is None}
+        return {name: query for name, query, sign, _ in self._descriptions.values() if sign is None}
 
     @cached_property
     def named_by(self) -> Literal["spine", "constraints", "rows"]:
@@ -85,20 +127,22 @@ class Published:
         return "constraints"
 
     @cached_property
-    def _asked(self) -> dict[tuple[Any, ...], tuple[str, Query, Sign | None, tuple[int, ...] | None]]:
+    def _descriptions(self) -> dict[tuple[Any, ...], tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]]:
         """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
         columns = _described(self.schema)
+        if not self.rows:
+            return {}
         frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
         found = pl.concat(frames).unique(columns, keep="first", maintain_order=True).collect().sort("query_name")
-        asked, problems = {}, []
+        found_queries, problems = {}, []
         for row in found.iter_rows(named=True):
             try:
-                asked[tuple(row[name] for name in columns)] = _query_of(row, self.schema)
+                found_queries[tuple(row[name] for name in columns)] = _query_of(row, self.schema)
             except (DataError, PlanError) as error:
                 problems += [problem.inside(self._place(row)) for problem in error.problems]
         if problems:
             raise DataError(problems)
-        return asked
+        return found_queries
 
     def _place(self, row: Mapping[str, Any]) -> str:
         return f"{self.files[row[FILE]]} row {row[ROW] + 1}"
@@ -126,11 +170,11 @@ class Published:
         """Return a geocode as it is; that of a tabulation block as the one of the spine that ends with it."""
         return self._blocks.get(code, code) if len(code) == TABULATION else code
 
-    def model(self) -> Model:
+    def model(self) -> SubspaceModel:
         """Return the subspaces for all queries and known values of the file."""
         known = []
         columns = _described(self.schema)
-        for key, (label, query, sign, group) in self._asked.items():
+        for key, (label, query, sign, group) in self._descriptions.items():
             same = [pl.col(name).eq_missing(value) for name, value in zip(columns, key, strict=True)]
             if sign is None or sign == ">=":
                 continue
@@ -139,7 +183,7 @@ class Published:
                 self._check_rows(rows, label, size, level)
                 known.append(_known_of(query, sign, group, _values(rows, size)))
         total = [self.schema.query(TOTAL)] if self.totals else []
-        return Model.of(self.schema, queries=[*self.queries.values(), *total], known=known)
+        return SubspaceModel.of(self.schema, queries=[*self.queries.values(), *total], known=known)
 
     # ---- trees
 
@@ -162,16 +206,21 @@ class Published:
 
     @property
     def _no_rows(self) -> pl.DataFrame:
-        return next(iter(self.rows.values())).limit(0).collect()
+        return pl.DataFrame(schema=dict.fromkeys((*_described(self.schema), "geocode"), pl.String))
 
-    def top(self) -> Tree:
-        """Return the areas above the pieces; the tops of pieces are without measurements."""
+    def top(self) -> Tree | None:
+        """Return the areas above the shards; the tops of shards are without measurements."""
+        if not self.cut:
+            return None
         tree = self._tree(self._collected, [(0, len(codes)) for codes in self.geocodes[: self.cut]], 0)
         last = Level(name=self.names[self.cut], geocodes=self.geocodes[self.cut], parent=self.parents[self.cut])
         return Tree(schema=self.schema, levels=(*tree.levels, last))
 
-    def pieces(self) -> Iterator[Tree]:
+    def shards(self) -> Iterator[Tree]:
         """Yield the tree of each area at the cut."""
+        if not self.cut:
+            yield self.tree()
+            return
         spans = [self._spans(place) for place in range(len(self.geocodes[self.cut]))]
         start = 0
         while start < len(spans):
@@ -221,9 +270,9 @@ class Published:
         place = pl.DataFrame({"geocode": pl.Series(codes, dtype=pl.String), _PLACE: np.arange(len(codes))})
         own = rows.join(place, on="geocode", how="inner", maintain_order="left")
         answers: list[Answers] = []
-        known: list[Known] = []
+        known: list[Constraint] = []
         for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
-            label, query, sign, group = self._asked[key]
+            label, query, sign, group = self._descriptions[key]
             places = part[_PLACE].to_numpy()
             self._check_rows(part, label, 1 if group else query.size, name)
             values = _values(part, 1 if group else query.size)
@@ -263,23 +312,23 @@ def _described(schema: Schema) -> list[str]:
     return ["query_name", *schema.names, "query_shape", "sign"]
 
 
-def _known_of(query: Query, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Known:
+def _known_of(query: MarginalQuery, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Constraint:
     """Return what is known in these rows; a constraint on one group says nothing of the others."""
     values = np.asarray(values, dtype=np.int64)
     if group is not None:
         whole = np.full((len(values), query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
         whole[:, np.ravel_multi_index(group, query.shape)] = values[:, 0]
         values, sign = whole, sign if sign == ">=" else "<="
-    return Known(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
+    return Constraint(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
 
 
-def _placed(known: Known, places: Places, areas: int) -> Known:
+def _placed(known: Constraint, places: Places, areas: int) -> Constraint:
     values, given = np.zeros((areas, known.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
     values[places], given[places] = known.values, True
-    return Known(query=known.query, sign=known.sign, values=values, given=given)
+    return Constraint(query=known.query, sign=known.sign, values=values, given=given)
 
 
-def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, Query, Sign | None, tuple[int, ...] | None]:
+def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]:
     """Return what a row asks: by its columns, or by its name where it has none; and the one group that it names."""
     name = str(row["query_name"])
     shape = None if row["query_shape"] is None else [int(each) for each in row["query_shape"].split("x") if each != "1"]
@@ -328,7 +377,7 @@ def open_published(
     totals: Path | None = None,
     spine: Path | None = None,
     mentioned: Iterable[tuple[str, str]] = (),
-) -> Published:
+) -> PublishedMeasurements:
     """Return published measurements: nothing but areas and names of queries is read yet.
 
     ``mentioned`` are further areas (level, geocode) that exist although no row speaks of them.
@@ -364,7 +413,7 @@ def open_published(
     names, geocodes, parents = areas
     groups = [] if known is None else [*groups_of(known, names, geocodes, str(totals))]
     used = [*read, *(path for path in (totals, spine) if path is not None)]
-    return Published(
+    return PublishedMeasurements(
         schema=schema,
         names=names,
         geocodes=geocodes,
@@ -375,3 +424,88 @@ def open_published(
         by_prefix=given is None,
         taken_to_exist=taken,
     )
+
+
+def open_given(
+    path: Path,
+    *,
+    schema: str = "",
+    constraints: Path | None = None,
+    totals: Path | None = None,
+    spine: Path | None = None,
+    mentioned: Sequence[tuple[str, str]] = (),
+) -> PublishedMeasurements:
+    """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
+    # A website has the files of public/ beside each other.
+    near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
+    places = [place for place in near if (place / SPECIFICATION).exists()]
+    if not places:
+        found = schema_named(schema or "pl94-persons", columns=partial(_columns_at, path))
+    else:
+        public, path = places[0], places[0] / MEASUREMENTS
+        if not path.exists():
+            what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
+            if (name := _mechanism_of(public / SPECIFICATION)) not in ("", "topdown"):
+                what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
+            raise bad_file(what, where=str(public), remedy=remedy)
+        found = _measured_schema(public / SPECIFICATION)
+        if schema and [
+            (a.name, a.codes) for a in schema_named(schema, columns=partial(_columns_at, path)).attributes
+        ] != [(a.name, a.codes) for a in found.attributes]:
+            what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
+            raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
+        constraints = constraints or _if_there(public / "constraints.parquet")
+        spine = spine or _if_there(public / "spine.parquet")
+    return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
+
+
+def _columns_at(path: Path) -> Iterable[str]:
+    return columns_of(parquet_in(path, option="--measurements")[0])
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _mechanism_of(specification: Path) -> str:
+    """Return the mechanism that a specification states; nothing where it is not readable."""
+    try:
+        return str(json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["name"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def _measured_schema(specification: Path) -> Schema:
+    try:
+        settings = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
+        return TopDownDesign.of(TopDownSettings.model_validate(settings)).persons.schema
+    except (OSError, ValueError, KeyError, TypeError):  # of a model that does not fit too: a ValueError
+        remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
+        raise bad_file("it does not say what was measured", where=str(specification), remedy=remedy) from None
+
+
+class PublishedOptions(BaseModel):
+    """The options of commands that read published measurements."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+
+    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
+        """Return the measurements, with what is known beside them."""
+        return open_given(
+            self.measurements,
+            schema=self.schema_,
+            constraints=self.constraints,
+            totals=self.totals,
+            spine=self.spine,
+            mentioned=mentioned,
+        )

@@ -23,48 +23,23 @@ from stirred import __version__
 from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.protocol import Progress, PublicFile
-from stirred.mechanisms.topdown.estimated import Estimates, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model
-from stirred.mechanisms.topdown.measure import Part
-from stirred.mechanisms.topdown.prepare import PERSONS, Design
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
-from stirred.mechanisms.topdown.solve.arms import arm_named
-from stirred.mechanisms.topdown.solve.files import Kept, records_frame
-from stirred.mechanisms.topdown.solve.make import Made, make
-from stirred.mechanisms.topdown.solve.pieces import Settings
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
+from stirred.mechanisms.topdown.measure import Population
+from stirred.mechanisms.topdown.settings import TopDownSettings
+from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import AGREES, JOURNAL, Store
-from stirred.mechanisms.topdown.tree import Tree
+from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
 CERTIFICATE: Final = "certificate"
 EVENTS: Final = "events"
-ESTIMATES: Final = ("geolevel", "area", "query_name", "cell", "estimate", "std_dev", "estimable")
-CERTIFIED: Final = ("records", "check", "compared")
-TOLD: Final = ("records", "geolevel", "area", "what", "why", "amount")
+CERTIFICATE_COLUMNS: Final = ("records", "check", "compared")
+EVENT_COLUMNS: Final = ("records", "geolevel", "area", "what", "why", "amount")
 _ROWS: Final = 1 << 20
-_ROWS_OF_ESTIMATES: Final = 1 << 22
-_BYTES_OF_AN_ESTIMATE: Final = 12
 _MOST_CELLS: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The names of the files of a kind of record."""
-
-    counts: str
-    records: str
-    estimates: str
-
-
-def named(part: str) -> Named:
-    """Return the names of the files of a kind of record."""
-    if part == PERSONS:
-        return Named("counts", PERSONS, "estimates")
-    return Named("unit_counts", part, "unit_estimates")
 
 
 # ---- records as the file has them -------------------------------------------------------------------------
@@ -79,19 +54,18 @@ class Layout:
     codes: Mapping[str, tuple[str, ...]]  # of each attribute
 
     @classmethod
-    def of(cls, spine: Spine, own: CountedSettings, schema: Schema, types: Mapping[str, pl.DataType]) -> Layout:
+    def of(cls, part: Population, types: Mapping[str, pl.DataType]) -> Layout:
         """Return the layout of a file with columns of these types."""
         columns = {}
-        for attribute in schema.attributes:
-            name = own.columns.get(attribute.name, attribute.name)
+        for attribute, name in zip(part.schema.attributes, part.columns, strict=True):
             kind = types.get(name, pl.String())
             codes = pl.Series(attribute.codes, dtype=pl.String)
             fits = kind.is_integer() and not codes.cast(kind, strict=False).null_count()
             columns[attribute.name] = (name, kind if fits else pl.String())
         return cls(
-            areas=areas_frame(spine, types),
+            areas=areas_frame(part.spine, types),
             columns=columns,
-            codes={attribute.name: attribute.codes for attribute in schema.attributes},
+            codes={attribute.name: attribute.codes for attribute in part.schema.attributes},
         )
 
     def of_counts(self, counts: pl.DataFrame) -> pl.DataFrame:
@@ -134,94 +108,100 @@ def areas_frame(spine: Spine, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Followed:
+class RecordFiles:
     """What was made of the stores: files by name, and of each kind of record the counts and what happened."""
 
     frames: Mapping[str, Make]
-    made: Mapping[str, Made]
+    made: Mapping[str, SolverOutcome]
 
     def counts(self, part: str) -> Iterator[pl.DataFrame]:
         """Yield the counts of the leaves, part by part."""
         yield from map(pl.read_parquet, self.made[part].files)
 
 
-def follow(
-    parts: Sequence[tuple[Part, Layout]],
-    stores: Mapping[str, Store],
+def record_files(
+    parts: Sequence[Population],
+    stores: Mapping[str, MeasurementStore],
+    types: Mapping[str, pl.DataType],
     settings: TopDownSettings,
     *,
     work: Path,
     engine: Engine | None = None,
     tables: Mapping[str, tuple[str, Sequence[str]]],
     progress: Progress | None,
-) -> Followed:
+) -> RecordFiles:
     """Make all that the settings publish beside measurements; ``tables`` are title: (kind of record, variables)."""
     frames: dict[str, Make] = {}
-    made: dict[str, Made] = {}
-    for part, layout in parts:
-        store, files = stores[part.name], named(part.name)
+    made: dict[str, SolverOutcome] = {}
+    layouts = {part.name: Layout.of(part, types) for part in parts}
+    for part in parts:
+        store = stores[part.name]
         if "estimates" in settings.publish:
-            folder = work / "estimates" / part.name
-            written = write_estimates(store, part, folder, progress=progress)
-            frames[files.estimates] = partial(_in_parts, written, rows=_ROWS_OF_ESTIMATES)
+            written = write_estimates(store, part, work / "estimates" / part.name, progress=progress)
+            frames[part.file("estimates")] = partial(_from_files, written, ROWS_AT_ONCE)
         if "records" in settings.publish:
             own = made[part.name] = solved(store, part.name, settings.arm, work, engine=engine, progress=progress)
-            frames[files.counts] = partial(_in_parts, own.files)
-            frames[files.records] = partial(_records, own.files, layout)
+            frames[part.file("counts")] = partial(_from_files, own.files)
+            frames[part.file("records")] = partial(_records, own.files, layouts[part.name])
     if made:
-        frames[AREAS] = lambda: [parts[0][1].areas]
+        frames[AREAS] = lambda: [layouts[parts[0].name].areas]
         frames[CERTIFICATE] = lambda: [_certificates(made)]
         frames[EVENTS] = lambda: [_events(made)]
-        by_part = {part.name: layout for part, layout in parts}
         for title, (kind, variables) in tables.items():
-            frames[title] = partial(_table, made[kind].files, by_part[kind], variables)
-    return Followed(frames=frames, made=made)
+            frames[title] = partial(_table, made[kind].files, layouts[kind], variables)
+    return RecordFiles(frames=frames, made=made)
 
 
 def solved(
-    store: Store, part: str, arm: str, work: Path, *, engine: Engine | None = None, progress: Progress | None = None
-) -> Made:
+    store: MeasurementStore,
+    part: str,
+    arm: str,
+    work: Path,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> SolverOutcome:
     """Return the counts of a kind of record, made by an arm; levels that an interrupted run had done are taken over.
 
     The mark of what was kept is the journal of the store, which has the checksum of all noise in it.
     """
 
-    def told(stage: str, done: int, whole: int) -> None:
+    def tell(stage: str, done: int, whole: int) -> None:
         if progress is not None:
             progress(f"{part} {stage}", done, whole)
 
     mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
-    settings = Settings(
+    options = SolveOptions(
         arm=arm_named(arm),
         threads=os.cpu_count() or 1,
         engine=engine,
-        keeper=Kept(folder=work.absolute() / "levels", mark=mark),
-        progress=told,
+        store=LevelStore(folder=work.absolute() / "levels", mark=mark),
+        progress=tell,
     )
-    return make(store, settings, work / "counts" / arm / part, records=None, joined=False)
+    folder = work / "counts" / arm / part
+    return make(store.shards, options, folder, top=store.top(), records=None, joined=False)
 
 
-def _in_parts(paths: Sequence[Path], rows: int = _ROWS) -> Iterator[pl.DataFrame]:
-    """Yield frames of files, small ones together."""
+def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:
+    """Yield frames, small ones together."""
     held: list[pl.DataFrame] = []
-    for path in paths:
-        held.append(pl.read_parquet(path))
-        if sum(frame.height for frame in held) >= rows:
+    long = 0
+    for frame in frames:
+        held.append(frame)
+        long += frame.height
+        if long >= (rows or _ROWS):
             yield pl.concat(held)
-            held = []
+            held, long = [], 0
     if held:
         yield pl.concat(held)
 
 
+def _from_files(paths: Sequence[Path], rows: int | None = None) -> Iterator[pl.DataFrame]:
+    return _in_parts(map(pl.read_parquet, paths), rows)
+
+
 def _records(paths: Sequence[Path], layout: Layout) -> Iterator[pl.DataFrame]:
-    held: list[pl.DataFrame] = []
-    for path in paths:
-        held.append(layout.of_counts(pl.read_parquet(path)))
-        if sum(int(frame["count"].sum()) for frame in held) >= _ROWS:
-            yield records_frame(pl.concat(held))
-            held = []
-    if held:
-        yield records_frame(pl.concat(held))
+    return _in_parts(records_frame(layout.of_counts(pl.read_parquet(path))) for path in paths)
 
 
 def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> list[pl.DataFrame]:
@@ -235,126 +215,37 @@ def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> l
     return [sort_naturally(pl.concat(found).group_by(variables).agg(pl.col("count").sum()), variables)]
 
 
-def _certificates(made: Mapping[str, Made]) -> pl.DataFrame:
+def _certificates(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
     rows = [(part, check, many) for part, own in made.items() for check, many in own.certificate.checks.items()]
-    return pl.DataFrame(rows, schema=dict(zip(CERTIFIED, (pl.String, pl.String, pl.Int64), strict=True)), orient="row")
+    return pl.DataFrame(
+        rows, schema=dict(zip(CERTIFICATE_COLUMNS, (pl.String, pl.String, pl.Int64), strict=True)), orient="row"
+    )
 
 
-def _events(made: Mapping[str, Made]) -> pl.DataFrame:
+def _events(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
     rows = [
         (part, each.level, each.area, each.what, each.why, each.amount)
         for part, own in made.items()
         for each in own.events
     ]
     kinds = (*(pl.String,) * 5, pl.Float64)
-    return pl.DataFrame(rows, schema=dict(zip(TOLD, kinds, strict=True)), orient="row")
+    return pl.DataFrame(rows, schema=dict(zip(EVENT_COLUMNS, kinds, strict=True)), orient="row")
 
 
 # ---- estimates --------------------------------------------------------------------------------------------
 
 
-def write_estimates(store: Store, part: Part, folder: Path, *, progress: Progress | None = None) -> list[Path]:
+def write_estimates(
+    store: MeasurementStore, part: Population, folder: Path, *, progress: Progress | None = None
+) -> list[Path]:
     """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    queries = measured_queries(part)
-    # Counts that were published before bind records; they are no measurement of the confidential file.
-    earlier = next((rule.query for rule in part.rules if rule.name == AGREES), None)
     written: list[Path] = []
-    for levels, found in _estimates(store, earlier, progress=progress, stage=f"{part.name} estimate"):
-        for frame in _frames(levels, found, queries):
+    # Counts that were published before bind records; they are no measurement of the confidential file.
+    source, stage = replace(store, agreeing=False), f"{part.name} estimate"
+    for levels, found in estimates_of(source, progress=progress, stage=stage):
+        for frame in estimate_frames(levels, found, part.queries):
             written.append(folder / f"{len(written):06d}.parquet")
             frame.write_parquet(written[-1])
     return written
-
-
-def measured_queries(part: Part) -> dict[str, Query]:
-    """Return what is measured at any level, by its name in published files."""
-    found = (query for depth in range(part.spine.depth) for query in part.queries(depth))
-    return {f"{query.name}_dpq": query for query in found}
-
-
-def number_of_estimates(part: Part) -> int:
-    """Return how many rows the estimates of a part have."""
-    return sum(map(len, part.spine.parents)) * sum(query.size for query in measured_queries(part).values())
-
-
-def _estimates(
-    store: Store, earlier: Query | None, *, progress: Progress | None, stage: str
-) -> Iterator[tuple[slice, Estimates]]:
-    """Yield the estimates tree by tree, with the levels of each that no other has."""
-
-    def shards() -> Iterator[Tree]:
-        return (_without(shard(), earlier) for shard in store.shards())
-
-    top = store.top()
-    if top is None:
-        yield slice(None), estimate(next(shards()))
-        return
-    top = _without(top, earlier)
-    model = Model.of_trees([top, *shards()])
-    for done, found in enumerate(estimate_in_pieces(top, shards, model=model)):
-        if progress is not None:
-            progress(stage, done, top.levels[-1].areas)
-        yield slice(None) if done else slice(0, -1), found
-
-
-def _without(tree: Tree, earlier: Query | None) -> Tree:
-    """Return the tree without earlier counts; bounds on the same query are facts of now, and stay."""
-    if earlier is None:
-        return tree
-    levels = [
-        replace(each, known=tuple(k for k in each.known if k.sign != "=" or k.query != earlier)) for each in tree.levels
-    ]
-    return replace(tree, levels=tuple(levels))
-
-
-def _frames(levels: slice, found: Estimates, queries: Mapping[str, Query]) -> Iterator[pl.DataFrame]:
-    for depth in range(len(found.floors))[levels]:
-        level = found.floors[depth].level
-        for name, query in queries.items():
-            many = max(1, _ROWS_OF_ESTIMATES // query.size)
-            for start in range(0, level.areas, many):
-                places = np.arange(start, min(start + many, level.areas))
-                own = found.of(depth, query, places)
-                yield pl.DataFrame(
-                    {
-                        "geolevel": pl.repeat(level.name, own.estimate.size, dtype=pl.String, eager=True),
-                        "area": pl.Series(level.geocodes, dtype=pl.String).gather(np.repeat(places, query.size)),
-                        "query_name": pl.repeat(name, own.estimate.size, dtype=pl.String, eager=True),
-                        "cell": np.tile(np.arange(query.size), len(places)),
-                        "estimate": pl.Series(own.estimate.ravel(), nan_to_null=True),
-                        "std_dev": pl.Series(own.std_dev.ravel(), nan_to_null=True),
-                        "estimable": own.estimable.ravel(),
-                    }
-                ).select(ESTIMATES)
-
-
-# ---- what is announced before -----------------------------------------------------------------------------
-
-
-def further_files(design: Design, parts: Sequence[tuple[Part, CountedSettings]]) -> Iterator[PublicFile]:
-    """Yield the files that ``follow`` makes."""
-    settings = design.settings
-    for part, own in parts:
-        files = named(part.name)
-        if "records" in settings.publish:
-            columns = design.record_columns(own, part.schema)
-            words = f"{part.records} as records, made from the noisy counts: none is a record of the file"
-            yield PublicFile(name=files.records, kind="records", columns=columns, words=words, in_parts=True)
-            words = f"the same as counts: how many {part.records} a leaf has in each cell, without zeros"
-            columns = ("geocode", *part.schema.names, "count")
-            yield PublicFile(name=files.counts, kind="side", columns=columns, words=words, in_parts=True)
-        if "estimates" in settings.publish:
-            words = "the best unbiased estimate of every measured count, from all measurements, with its standard error"
-            size = _BYTES_OF_AN_ESTIMATE * number_of_estimates(part)
-            yield PublicFile(
-                name=files.estimates, kind="estimates", columns=ESTIMATES, words=words, in_parts=True, about_bytes=size
-            )
-    if "records" in settings.publish:
-        columns = tuple(dict.fromkeys(("geocode", *settings.places)))
-        yield PublicFile(name=AREAS, kind="side", columns=columns, words="the geocode of every leaf, and its own names")
-        words = "what was compared in whole numbers, after all was made, and how often; all of it held"
-        yield PublicFile(name=CERTIFICATE, kind="side", columns=CERTIFIED, words=words)
-        words = "where counts had to be moved, or solved in another way, and why; often empty"
-        yield PublicFile(name=EVENTS, kind="side", columns=TOLD, words=words)

@@ -1,13 +1,21 @@
-"""The settings of TopDown: what is counted, where, with which budget, and what is published exactly."""
+"""The settings of TopDown, and the design that they decide on: levels, schemas and budgets, checked at once."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, Settings
-from stirred.mechanisms.topdown.schemas import BUDGETS, SCHEMAS
+from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, ReleasedTable, Settings
+from stirred.mechanisms.topdown.budget import Shares, read_budget
+from stirred.mechanisms.topdown.schema import BUDGETS, SCHEMAS, MarginalQuery, Schema, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.solve.tree import arm_named
+from stirred.spec.invariant import plural
+from stirred.spec.problems import Problem, StirredError
 
 Arm = Literal["default", "blue", "bureau"]
 
@@ -16,8 +24,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, (str, int)) else value
 
 
-Published = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
-Arms = Annotated[list[Arm], BeforeValidator(_as_list)]
+PublishChoice = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
+ArmChoice = Annotated[list[Arm], BeforeValidator(_as_list)]
 
 
 def _as_code(given: object) -> object:
@@ -29,7 +37,7 @@ Code = Annotated[str, BeforeValidator(_as_code, json_schema_input_type=str | int
 Codes = Annotated[list[Code], BeforeValidator(_as_list, json_schema_input_type=str | list[str | int])]
 
 
-class CountedSettings(Settings):
+class CountSettings(Settings):
     """What is measured of one kind of record."""
 
     attributes: Names = Field(
@@ -74,7 +82,7 @@ class CountedSettings(Settings):
         return self.zeros
 
 
-class UnitSettings(CountedSettings):
+class UnitSettings(CountSettings):
     """[mechanism.units]: what is measured of the file of households, which also lists vacant housing units."""
 
     unit: str = Field(default="housing unit", description="What a record of the household file is.")
@@ -91,7 +99,7 @@ class Facilities(BaseModel):
     empty: Names = Field(default=[], description="Codes of places that may have nobody in them.")
 
 
-class TopDownSettings(CountedSettings):
+class TopDownSettings(CountSettings):
     """Persons in a hierarchy of areas; optionally housing units, and what is published exactly."""
 
     levels: Names = Field(
@@ -108,13 +116,13 @@ class TopDownSettings(CountedSettings):
     bypass: bool = Field(default=True, description="Whether an area with one child leaves its budget to the child.")
     units: UnitSettings | None = Field(default=None, description="What is measured of the file of households.")
     facilities: Facilities | None = Field(default=None, description="Bounds on persons by the places they live in.")
-    publish: Published = Field(
+    publish: PublishChoice = Field(
         default=["measurements"],
         description="What is published: measurements, estimates with standard errors, records; any of the three.",
         json_schema_extra={"example": "records"},
     )
     arm: Arm = Field(default="default", description="How records are made: default, or for comparison blue or bureau.")
-    compare: Arms = Field(
+    compare: ArmChoice = Field(
         default=[],
         description="Further arms whose errors the internal report shows beside those of the records.",
         json_schema_extra={"internal": True, "example": "bureau"},
@@ -125,3 +133,226 @@ class TopDownSettings(CountedSettings):
     def places(self) -> list[str]:
         """Return the columns by which a record names its area."""
         return [self.geocode] if self.geocode is not None else [*self.levels]
+
+
+# ---- the design -------------------------------------------------------------------------------------------
+
+TOP: Final = "all"
+PERSONS: Final = "persons"
+UNITS: Final = "units"
+_DEFAULT_QUERIES: Final = ("total", "detailed")
+T = TypeVar("T")
+
+
+def schema_of(settings: CountSettings) -> Schema:
+    """Return the schema that settings name or declare."""
+    name = settings.attributes[0] if len(settings.attributes) == 1 else ""
+    if name in SCHEMAS:
+        return shipped_schema(name)
+    return declared_schema("declared", settings.attributes, values=settings.values, groupings=settings.groupings)
+
+
+def shares_of(settings: CountSettings, schema: Schema, levels: Sequence[str]) -> Shares | None:
+    """Return the budget with its levels called as given, from the top; None where nothing is measured."""
+    if settings.budget is not None and (settings.rho is not None or settings.queries):
+        remedy = "write the budget file, or rho and queries"
+        raise bad_plan("a budget file says rho and queries itself", where="budget", remedy=remedy)
+    if settings.budget is not None:
+        given = settings.budget
+        shares = Shares.read(read_budget(given) if isinstance(given, str) else given)
+    elif settings.rho is not None:
+        shares = Shares.even(settings.rho, levels=levels, queries=settings.queries or _DEFAULT_QUERIES)
+    elif isinstance(settings, UnitSettings) and settings.totals:
+        return None
+    else:
+        remedy = "name a budget file (budget), or write rho = '1/2' and queries = ['total', 'detailed']"
+        raise bad_plan("no budget is given", where="budget", remedy=remedy)
+    return shares.fitted(schema, levels)
+
+
+def level_names(settings: TopDownSettings) -> tuple[str, ...]:
+    """Return the names of the levels, from the top: as the budget file spells them, where there is one."""
+    names = (TOP, *settings.levels)
+    if settings.budget is None:
+        return names
+    given = read_budget(settings.budget) if isinstance(settings.budget, str) else settings.budget
+    spelled = [*given["levels"]] if isinstance(given.get("levels"), dict) else []
+    same = [name.casefold() for name in spelled[1:]] == [name.casefold() for name in settings.levels]
+    return tuple(map(str, spelled)) if same else names
+
+
+def collected(problems: list[Problem], work: Callable[[], T]) -> T | None:
+    """Return what work returns; its problems join the others."""
+    try:
+        return work()
+    except StirredError as error:
+        problems += error.problems
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordKind:
+    """One kind of record, persons or units: its settings, schema and budget."""
+
+    name: str
+    settings: CountSettings
+    schema: Schema
+    shares: Shares | None  # None where only what is known is published
+
+    @property
+    def unit(self) -> str:
+        """Return what one record is."""
+        assert isinstance(self.settings, TopDownSettings | UnitSettings)
+        return self.settings.unit
+
+    @property
+    def records(self) -> str:
+        """Return what readers call the records."""
+        return self.name if self.name == UNITS else plural(self.unit)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of the attributes in the file."""
+        return tuple(self.settings.columns.get(name, name) for name in self.schema.names)
+
+    def file(self, what: str) -> str:
+        """Return the name of a published file: of records, counts, estimates, measurements, constraints, agreement."""
+        if what == "records":
+            return self.name
+        return what if self.name == PERSONS else f"unit_{what}"
+
+    @property
+    def queries(self) -> dict[str, MarginalQuery]:
+        """Return what is measured at any level, by its name in published files."""
+        shares = self.shares
+        names = [] if shares is None else [name for level in shares.levels for name in shares.measured(level)]
+        return {f"{name}_dpq": self.schema.query(name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopDownDesign:
+    """What settings alone decide: the names of levels, and the kinds of records with their schemas and budgets."""
+
+    settings: TopDownSettings
+    names: tuple[str, ...]
+    kinds: tuple[RecordKind, ...]  # persons, and units where they are counted
+
+    @classmethod
+    def of(cls, settings: TopDownSettings) -> TopDownDesign:
+        """Return the design; all problems of the settings at once."""
+        problems: list[Problem] = [*_wrong_levels(settings)]
+        if len({name.casefold() for name in settings.levels}) < max(1, len(settings.levels)):
+            raise PlanError(problems)
+        names, kinds = level_names(settings), list[RecordKind]()
+        for name, own in ((PERSONS, settings), (UNITS, settings.units)):
+            schema = None if own is None else collected(problems, partial(schema_of, own))
+            if own is not None and schema is not None:
+                shares = collected(problems, partial(shares_of, own, schema, names))
+                kinds.append(RecordKind(name=name, settings=own, schema=schema, shares=shares))
+                problems += _wrong_rules(own, schema, names)
+        design = cls(settings=settings, names=names, kinds=tuple(kinds))
+        problems = problems or [*_wrong_records(design)]
+        if problems:
+            raise PlanError(dict.fromkeys(problems))
+        return design
+
+    @property
+    def persons(self) -> RecordKind:
+        """Return the kind of records that are persons."""
+        return self.kinds[0]
+
+    @property
+    def earlier(self) -> tuple[ReleasedTable, ...]:
+        """Return a table of each earlier release with which records agree."""
+        named = [table for kind in self.kinds if (table := kind.settings.agrees_with) is not None]
+        return tuple({table.release or table.file: table for table in reversed(named)}.values())[::-1]
+
+    def depths(self, counted: CountSettings) -> list[int]:
+        """Return the levels whose totals are published exactly; that of the whole file is fixed by the promise."""
+        folded = [name.casefold() for name in self.names]
+        whole = {0} if "records" in self.settings.publish or not counted.totals else set()
+        return sorted(whole | {folded.index(name.casefold()) for name in counted.totals})
+
+    def record_columns(self, kind: RecordKind) -> tuple[str, ...]:
+        """Return the columns of released records: those of the file, areas first."""
+        return (*self.settings.places, *kind.columns)
+
+    @property
+    def columns(self) -> tuple[list[str], list[str]]:
+        """Return the columns that the settings name: of persons, and of units."""
+        own, *units = (self.record_columns(kind) for kind in self.kinds)
+        of_facilities = [] if self.settings.facilities is None else [self.settings.facilities.column]
+        return [*own], [*(name for each in units for name in each), *of_facilities]
+
+    def counted_by(self, variables: Sequence[str]) -> str:
+        """Return the kind of records that a table counts: units where they have all its variables, else persons."""
+        found = [
+            kind for kind in self.kinds if kind.shares is not None and {*variables} <= {*self.record_columns(kind)}
+        ]
+        return found[-1].name if found else PERSONS
+
+    def column(self, depth: int) -> str:
+        """Return the column of a level; the whole has none."""
+        return self.settings.levels[depth - 1] if depth else ""
+
+
+def _wrong_levels(settings: TopDownSettings) -> Iterator[Problem]:
+    levels = [name.casefold() for name in settings.levels]
+    if not levels or len({*levels}) < len(levels) or TOP in levels:
+        remedy = f"name the columns of the areas once, the largest first; '{TOP}' is the whole"
+        yield Problem(what="there are no levels, or two of one name", where="levels", remedy=remedy)
+    if settings.geocode is not None or settings.widths:
+        rising = [*settings.widths] == sorted({*settings.widths}) and all(width > 0 for width in settings.widths)
+        if settings.geocode is None or len(settings.widths) != len(levels) or not rising:
+            remedy = "write geocode = 'COLUMN' and for each level how many letters name it, such as [3, 9, 13, 15, 31]"
+            yield Problem(what="widths do not fit the levels", where="widths", remedy=remedy)
+
+
+def _wrong_rules(settings: CountSettings, schema: Schema, names: Sequence[str]) -> Iterator[Problem]:
+    for name in settings.totals:
+        if name.casefold() not in {each.casefold() for each in names}:
+            remedy = f"from the top there are {listed(names)}"
+            yield Problem(what=f"there is no level '{name}'", where="totals", remedy=remedy)
+    codes = {attribute.name: attribute.codes for attribute in schema.attributes}
+    facilities = settings.facilities if isinstance(settings, TopDownSettings) else None
+    if facilities is not None and facilities.attribute not in codes:
+        what, remedy = f"there is no attribute '{facilities.attribute}'", f"there are {listed(schema.names)}"
+        yield Problem(what=what, where="facilities attribute", remedy=remedy)
+    for number, zero in enumerate(settings.zeros, start=1):
+        where = f"zeros {number}"
+        for name, barred in zero.items():
+            other = [code for code in barred if code not in codes.get(name, ())]
+            if name not in codes or other or not barred:
+                what = f"'{name}' has no code {listed(other)}" if name in codes else f"there is no attribute '{name}'"
+                remedy = f"there are {listed([*codes])}, with the codes that were declared"
+                yield Problem(what=what, where=where, remedy=remedy)
+        if not zero:
+            yield Problem(what="it bars nothing", where=where, remedy='name codes, such as { age = ["0-17"] }')
+
+
+def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
+    """Yield what stands against records, or asks for something of records where there are none."""
+    settings = design.settings
+    records = "records" in settings.publish
+    for kind in design.kinds:
+        if kind.settings.agrees_with is not None and (not records or kind.shares is None):
+            remedy = 'write publish = ["measurements", "records"], and a budget'
+            yield Problem(what="only records agree with an earlier release", where="agrees_with", remedy=remedy)
+        names = design.record_columns(kind)
+        ours = {"count", "geocode"} - {settings.geocode}
+        taken = [name for name in dict.fromkeys(names) if names.count(name) > 1 or name in ours]
+        if records and taken:
+            what = f"{listed(taken)} would stand twice among the columns of the records"
+            yield Problem(what=what, where="attributes", remedy="rename the column in the file")
+    if not records and (settings.compare or settings.arm != "default"):
+        remedy = 'write publish = ["measurements", "records"]'
+        yield Problem(what="arms make records, and none are published", where="arm", remedy=remedy)
+    top = design.names[0]
+    unmeasured = any(
+        kind.shares is not None and all(kind.shares.sigma2(top, query) is None for query in kind.shares.measured(top))
+        for kind in design.kinds
+    )
+    for arm in dict.fromkeys((settings.arm, *settings.compare)):
+        if records and unmeasured and not arm_named(arm).bottom_up:
+            what = f"the arm '{arm}' uses the measurements of each level alone, and the whole is not measured"
+            yield Problem(what=what, where="arm", remedy="use the arm 'default', or measure the whole")

@@ -18,12 +18,12 @@ import polars as pl
 
 from stirred.data.columns import Columns, select
 from stirred.data.problems import bad_file, counted, listed
-from stirred.mechanisms.topdown.schema import Query
-from stirred.mechanisms.topdown.schemas import Cells
+from stirred.mechanisms.topdown.counts import Counts
 from stirred.mechanisms.topdown.tree import Level
 
 Places = npt.NDArray[np.int64]
 BYPASSED: Final = -1
+SPINE: Final = "spine"  # the file of areas that is published
 _JOINED: Final = 1 << 20
 _LEAF: Final = "__leaf"
 # A county in the nation, a region among regions of districts and wards; less deep, the whole is worked on at once.
@@ -189,6 +189,10 @@ class Spine:
         first, last = np.searchsorted(own, leaves[area : area + 2])
         return range(int(first), int(last))
 
+    def counts(self, leaves: Counts, depth: int, areas: range) -> Counts:
+        """Return the counts of some areas of a level, given those of the leaves."""
+        return leaves.between(self.first_leaves[depth][areas.start : areas.stop + 1])
+
     def level(self, depth: int, areas: range, *, above: int = 0) -> Level:
         """Return some areas of a level as arrays, with their parents counted from the first one ``above``."""
         codes = tuple(self.geocodes[depth].slice(areas.start, len(areas)).to_list())
@@ -247,43 +251,3 @@ def _without_gaps(areas: pl.DataFrame) -> pl.DataFrame:
         what = f"{listed(gaps)} is missing in some areas"
         raise bad_file(what, where="areas", remedy="give every area a code at every level")
     return areas
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Counted:
-    """Records as cells of a schema, sorted by leaf: those of an area are side by side."""
-
-    spine: Spine
-    cells: Cells
-    starts: Places  # of the records of each leaf, and where the last stop
-
-    @classmethod
-    def of(cls, spine: Spine, leaf: npt.NDArray[np.int32], cells: Cells) -> Counted:
-        """Return the records of a file, given the leaf and the cell of each."""
-        order = np.argsort(leaf, kind="stable")
-        counts = np.bincount(leaf, minlength=spine.areas(spine.depth - 1))
-        return cls(spine=spine, cells=cells[order], starts=np.concatenate([[0], np.cumsum(counts)]))
-
-    def answers(self, query: Query, depth: int, areas: range) -> npt.NDArray[np.int64]:
-        """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
-        return self.records(depth, areas).answers(query, range(len(areas)))
-
-    def records(self, depth: int, areas: range) -> Records:
-        """Return the records of some areas of a level."""
-        bounds = self.starts[self.spine.first_leaves[depth][areas.start : areas.stop + 1]]
-        return Records(cells=self.cells[bounds[0] : bounds[-1]], starts=bounds - bounds[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Records:
-    """The cells of the records of neighbouring areas; those of area i are ``cells[starts[i] : starts[i + 1]]``."""
-
-    cells: Cells
-    starts: Places
-
-    def answers(self, query: Query, areas: range) -> npt.NDArray[np.int64]:
-        """Return the true answers to a query in some of the areas (areas, cells of the query)."""
-        bounds = self.starts[areas.start : areas.stop + 1]
-        kept = query.cell_of.astype(np.int32)[self.cells[bounds[0] : bounds[-1]]]
-        place = np.repeat(np.arange(len(areas), dtype=np.int64) * query.size, np.diff(bounds)) + kept
-        return np.bincount(place, minlength=len(areas) * query.size).reshape(len(areas), query.size)

@@ -1,7 +1,8 @@
 """An independent check of microdata: whole numbers only, from the counts as they were written.
 
-It shares no code with what made the counts. Areas are summed up from the leaves, and everything that is known of any
-area of any level is compared with these sums; so are the counts that were decided on for areas above.
+It shares no code with what made the counts, only the type that holds them: all sums are its own. Areas are summed up
+from the leaves, and everything that is known of any area of any level is compared with these sums; so are the counts
+that were decided on for areas above.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.counts import Counts, Entries, Whole
+from stirred.mechanisms.topdown.schema import Schema
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
 
 Integers = npt.NDArray[np.int64]
 _SHOWN = 5
@@ -67,43 +69,14 @@ class Certificate:
         }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cells:
-    """Non-zero counts: area, cell of the histogram and count of each."""
-
-    area: Integers
-    cell: Integers
-    count: Integers
-
-    def up(self, parent: Integers) -> Cells:
-        """Return the counts of the areas above, of which these are the children."""
-        return Cells(area=parent[self.area], cell=self.cell, count=self.count)
-
-    def answers(self, query: Query, areas: int) -> Integers:
-        """Return the answers to a query (areas, cells of the query)."""
-        found = np.zeros((areas, query.size), dtype=np.int64)
-        np.add.at(found, (self.area, query.cell_of[self.cell]), self.count)
-        return found
-
-
-def read_cells(frame: pl.DataFrame, schema: Schema, leaves: Level, certificate: Certificate) -> Cells:
-    """Return the counts of a file as cells; what is not one is noted."""
-    places = {code: place for place, code in enumerate(leaves.geocodes)}
-    codes = frame["geocode"].cast(pl.String)
-    unknown = codes.filter(~codes.is_in([*places])).unique().to_list()
+def read_counts(frame: pl.DataFrame, schema: Schema, leaves: Sequence[str], certificate: Certificate) -> Counts:
+    """Return the counts of a file (geocode, attributes, count); rows of no leaf or cell are noted and left out."""
+    entries = Entries.of(frame, schema, leaves)
+    unknown = entries.strange.get("geocode", [])
     certificate.note("geocodes are leaves", frame.height, unknown, (f"there is no leaf {code!r}" for code in unknown))
-    area = codes.replace_strict([*places], [*places.values()], default=-1, return_dtype=pl.Int64).to_numpy()
-    cell = np.zeros(frame.height, dtype=np.int64)
-    for attribute in schema.attributes:
-        own = frame[attribute.name].cast(pl.String)
-        code = own.replace_strict(
-            [*attribute.codes], [*range(attribute.size)], default=-1, return_dtype=pl.Int64
-        ).to_numpy()
-        bad = own.filter(pl.Series(code < 0)).unique().to_list()
-        certificate.note(
-            "codes are declared", frame.height, bad, (f"{attribute.name} has no code {each!r}" for each in bad)
-        )
-        cell = cell * attribute.size + np.maximum(code, 0)
+    for name in schema.names:
+        bad = entries.strange.get(name, [])
+        certificate.note("codes are declared", frame.height, bad, (f"{name} has no code {each!r}" for each in bad))
     if not frame["count"].dtype.is_integer():
         certificate.note("counts are whole numbers", 1, ["counts are not whole numbers"])
     count = frame["count"].cast(pl.Int64).to_numpy()
@@ -111,45 +84,51 @@ def read_cells(frame: pl.DataFrame, schema: Schema, leaves: Level, certificate: 
     certificate.note(
         "counts are above zero", frame.height, wrong, (f"a count is {count[each]}" for each in wrong[:_SHOWN])
     )
-    keys = area * schema.size + cell
-    twice = len(keys) - len(np.unique(keys))
+    kept = np.flatnonzero((entries.area >= 0) & (entries.cell >= 0))
+    kept = kept[np.argsort(entries.area[kept], kind="stable")]
+    area, cell = entries.area[kept], entries.cell[kept]
+    twice = len(kept) - len(np.unique(area * schema.size + cell))
     certificate.note("cells stand once", frame.height, ["a cell of an area stands twice"] * min(twice, 1))
-    kept = area >= 0
     certificate.records += int(count[kept].sum())
-    return Cells(area=area[kept], cell=cell[kept], count=count[kept])
+    return Counts(starts=np.searchsorted(area, np.arange(len(leaves) + 1)), cells=cell, counts=count[kept])
 
 
 def check_tree(
     tree: Tree,
-    leaves: Cells,
+    leaves: Counts,
     certificate: Certificate,
     *,
-    decided: Sequence[Cells] = (),
+    decided: Sequence[Counts] = (),
     groups: Sequence[GroupTotal] = (),
     leaves_too: bool = False,
-) -> Cells:
+) -> Counts:
     """Check all levels of a tree against the counts of its leaves, and return those of its top.
 
     ``decided`` are the counts that areas of each level were given before those inside them; ``leaves_too`` compares
     those of the leaves as well, where they were summed up from trees of their own.
     """
-    cells = leaves
+    found = leaves
     for place in range(len(tree.levels) - 1, -1, -1):
         level = tree.levels[place]
         certificate.areas += 0 if leaves_too and place == len(tree.levels) - 1 else level.areas
+        area = np.repeat(np.arange(level.areas), np.diff(found.starts))
         for known in level.known:
-            _check_known(level, known, cells.answers(known.query, level.areas), certificate)
+            answers = np.zeros((level.areas, known.query.size), dtype=np.int64)
+            np.add.at(answers, (area, known.query.cell_of[found.cells]), found.counts)
+            _check_known(level, known, answers, certificate)
         for each in groups:
             if each.level == level.name:
-                _check_group(level, each, cells, certificate)
+                _check_group(level, each, area, found.counts, certificate)
         if decided and (leaves_too or place < len(tree.levels) - 1):
-            _check_sums(tree.schema, level, cells, decided[place], certificate)
+            _check_sums(tree.schema, level, found, decided[place], certificate)
         if place > 0:
-            cells = cells.up(np.asarray(level.parent, dtype=np.int64))
-    return cells
+            # Children stand side by side: an area has the counts of its children, one after the other.
+            first = np.searchsorted(level.parent, np.arange(tree.levels[place - 1].areas + 1))
+            found = Counts(starts=found.starts[first], cells=found.cells, counts=found.counts)
+    return found
 
 
-def _check_known(level: Level, known: Known, found: Integers, certificate: Certificate) -> None:
+def _check_known(level: Level, known: Constraint, found: Integers, certificate: Certificate) -> None:
     values = np.asarray(known.values, dtype=np.int64)
     wrong = {"=": found != values, "<=": found > values, ">=": found < values}[known.sign] & known.given[:, None]
     places = np.argwhere(wrong)
@@ -163,17 +142,18 @@ def _check_known(level: Level, known: Known, found: Integers, certificate: Certi
     )
 
 
-def _check_group(level: Level, group: GroupTotal, cells: Cells, certificate: Certificate) -> None:
+def _check_group(level: Level, group: GroupTotal, area: Integers, counts: Whole, certificate: Certificate) -> None:
     members = np.array([code in group.members for code in level.geocodes])
-    found = int(cells.count[members[cells.area]].sum())
+    found = int(counts[members[area]].sum())
     wrong = [f"{level.name} {', '.join(group.members)} hold {found:,} and must hold {group.value:,}"]
     certificate.note(f"{level.name}: total of groups", 1, wrong if found != group.value else [])
 
 
-def _check_sums(schema: Schema, level: Level, found: Cells, decided: Cells, certificate: Certificate) -> None:
+def _check_sums(schema: Schema, level: Level, found: Counts, decided: Counts, certificate: Certificate) -> None:
     """Compare sums over leaves with what was decided on, cell by cell, without making tables of zeros."""
-    keys = np.concatenate([found.area * schema.size + found.cell, decided.area * schema.size + decided.cell])
-    counts = np.concatenate([found.count, -decided.count])
+    both, areas = (found, decided), np.arange(level.areas) * schema.size
+    keys = np.concatenate([np.repeat(areas, np.diff(each.starts)) + each.cells for each in both])
+    counts = np.concatenate([found.counts, -decided.counts])
     cells, inverse = np.unique(keys, return_inverse=True)
     sums = np.zeros(len(cells), dtype=np.int64)
     np.add.at(sums, inverse.reshape(-1), counts)

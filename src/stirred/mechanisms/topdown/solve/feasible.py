@@ -8,13 +8,12 @@ these trees; its least cut says in words why it is not possible.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from stirred.mechanisms.topdown.solve.grid import Flags, Numbers, Places
-from stirred.mechanisms.topdown.solve.limits import NO_LIMIT
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Numbers, Places
 from stirred.mechanisms.topdown.solve.programs import Program
 
 _FINE: Final = 1 << 20  # real totals become whole multiples of 1 / _FINE
@@ -66,69 +65,61 @@ def nested(sets: Flags) -> Places | None:
     return found
 
 
-class _Network:
-    """A flow network under construction."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _FlowNetwork:
+    """A network from rows through the sets of each child and the groups of children to the sink, which is the last."""
 
-    def __init__(self) -> None:
-        self.supply: list[int] = []
-        self.arcs: list[tuple[int, int, int, int, int]] = []  # from, to, least, most, cost of a unit either way
+    supply: Places  # of each node; negative is demand
+    arcs: Places  # (arcs, 5): from, to, least, most, cost of a unit either way
+    inner: Places  # of each row the smallest set around it
 
-    def node(self, supply: int = 0) -> int:
-        self.supply.append(supply)
-        return len(self.supply) - 1
-
-    def arc(self, tail: int, head: int, low: int = 0, high: int = NO_LIMIT, cost: int = 0) -> int:
-        self.arcs.append((tail, head, low, high, cost))
-        return len(self.arcs) - 1
+    @classmethod
+    def of(cls, demands: Demands, around: Places, *, fine: int = 1, totals: Places | None = None) -> _FlowNetwork:
+        """Return the network in units of 1 / ``fine``; ``totals`` fix those of the children."""
+        rows, sets = len(demands.rows), len(around)
+        children, place = np.divmod(np.arange(len(demands.group) * sets), sets)
+        groups = rows + len(children) + np.arange(len(demands.group_total))
+        sink = rows + len(children) + len(groups)
+        order = demands.sets.sum(axis=1) * sets - np.arange(sets)  # the smallest first, of equal ones the last
+        inner = np.where(demands.sets, order[:, None], np.iinfo(np.int64).max).argmin(axis=0)
+        taker, row = np.nonzero(demands.allowed)
+        into = _arcs(row, rows + taker * sets + inner[row], 0, NO_LIMIT)
+        low, high = demands.low * fine, np.minimum(demands.high * fine, NO_LIMIT)
+        if totals is not None:
+            low[:, 0] = high[:, 0] = totals
+        above = np.where(around[place] >= 0, rows + children * sets + around[place], groups[demands.group[children]])
+        through = _arcs(rows + np.arange(len(children)), above, low.reshape(-1), high.reshape(-1))
+        # Child by child, first from rows and then from set to set: the order in which ties are settled.
+        both = np.concatenate([into, through])[np.argsort(np.concatenate([taker, children]), kind="stable")]
+        fixed = (demands.group_total >= 0) & (totals is None)
+        least, most = (np.where(fixed, demands.group_total, limit) for limit in (-NO_LIMIT, NO_LIMIT))
+        supply = np.zeros(sink + 1, dtype=np.int64)
+        supply[:rows], supply[sink] = demands.rows * fine, -demands.rows.sum() * fine
+        return cls(supply=supply, arcs=np.concatenate([both, _arcs(groups, sink, least, most)]), inner=inner)
 
     def solve(self) -> tuple[int, Places, Flags]:
+        """Return what could not be placed, the flow on each arc, and the nodes that what is left can reach."""
         from stirred.mechanisms.topdown.solve.flow_kernel import settle
 
-        tail, head, low, high, cost = np.array(self.arcs, dtype=np.int64).T.copy()
+        tail, head, low, high, cost = self.arcs.T.copy()
         flow, cut = np.zeros(len(tail), dtype=np.int64), np.zeros(len(self.supply), dtype=np.bool_)
-        zero = np.zeros(len(tail), dtype=np.int64)
         if np.any(low > high):
             return int((low - high).max()), flow, cut
-        left = settle(tail, head, low, high, zero, cost, cost, np.array(self.supply, dtype=np.int64), flow, cut)
+        zero = np.zeros(len(tail), dtype=np.int64)
+        left = settle(tail, head, low, high, zero, cost, cost, self.supply.copy(), flow, cut)
         return left, flow, cut
 
 
-def _network(demands: Demands, around: Places, *, fine: int = 1, totals: Places | None = None) -> tuple[_Network, int]:
-    """Return the network from rows to the sink, and the sink; nodes of rows come first, then those of children."""
-    net = _Network()
-    for count in demands.rows:
-        net.node(int(count) * fine)
-    sizes = demands.sets.sum(axis=1)
-    inner = [
-        min(np.flatnonzero(demands.sets[:, row]), key=lambda s: (sizes[s], -s)) for row in range(len(demands.rows))
-    ]
-    nodes = [[net.node() for _ in around] for _ in demands.group]
-    groups = [net.node() for _ in demands.group_total]
-    sink = net.node(-int(demands.rows.sum()) * fine)
-    for child, own in enumerate(nodes):
-        for row in np.flatnonzero(demands.allowed[child]):
-            net.arc(int(row), own[inner[row]])
-        for place, above in enumerate(around):
-            low, high = int(demands.low[child, place]) * fine, int(min(demands.high[child, place] * fine, NO_LIMIT))
-            if place == 0 and totals is not None:
-                low = high = int(totals[child])
-            net.arc(own[place], own[above] if above >= 0 else groups[demands.group[child]], low, high)
-    for node, total in zip(groups, demands.group_total, strict=True):
-        fixed = total >= 0 and totals is None
-        net.arc(node, sink, int(total) if fixed else -NO_LIMIT, int(total) if fixed else NO_LIMIT)
-    return net, sink
+def _arcs(tail: Places, head: Places | int, low: Places | int, high: Places | int, cost: int = 0) -> Places:
+    return np.stack(np.broadcast_arrays(tail, head, low, high, np.int64(cost)), axis=1)
 
 
-def possible(demands: Demands, totals: Numbers | None = None) -> bool:
-    """Say whether the children can hold what the parent holds, with real totals if they are given."""
+def possible(demands: Demands) -> bool:
+    """Say whether the children can hold what the parent holds."""
     around = nested(demands.sets)
     if around is None:
-        return _possible_by_program(demands, totals)
-    if totals is None:
-        return _network(demands, around)[0].solve()[0] == 0
-    whole = np.round(totals * _FINE).astype(np.int64)
-    whole[-1] += int(demands.rows.sum()) * _FINE - int(whole.sum())
-    return _network(demands, around, fine=_FINE, totals=whole)[0].solve()[0] <= 8 * len(whole)
+        return _shares(demands)[0].solve() is not None
+    return _FlowNetwork.of(demands, around).solve()[0] == 0
 
 
 def _shares(demands: Demands, *, exact: bool = True) -> tuple[Program, list[list[tuple[int, int]]]]:
@@ -148,13 +139,6 @@ def _shares(demands: Demands, *, exact: bool = True) -> tuple[Program, list[list
     return program, columns
 
 
-def _possible_by_program(demands: Demands, totals: Numbers | None) -> bool:
-    program, columns = _shares(demands)
-    for own, total in zip(columns, () if totals is None else totals, strict=False):
-        program.row([column for _, column in own], total - 1e-6, total + 1e-6)
-    return program.solve() is not None
-
-
 def reason(demands: Demands, *, row_names: Sequence[str], children: Sequence[str]) -> str:
     """Say in words why children cannot hold what their parent holds: the least cut of the network."""
     around = nested(demands.sets)
@@ -163,7 +147,7 @@ def reason(demands: Demands, *, row_names: Sequence[str], children: Sequence[str
         return f"{children[child]!r} must hold at least {least:,} and at most {most:,}"
     if around is None:
         return "its children have overlapping limits that no counts keep"
-    net, _ = _network(demands, around)
+    net = _FlowNetwork.of(demands, around)
     left, _, cut = net.solve()
     if left == 0:
         return "nothing stands against it"
@@ -174,8 +158,8 @@ def reason(demands: Demands, *, row_names: Sequence[str], children: Sequence[str
             f"its children {_few(children, np.flatnonzero(least > 0))} must hold at least {int(least.sum()):,} "
             f"together where the parent holds {int(demands.rows.sum()):,}"
         )
-    room = sum(high for tail, head, _, high, _ in net.arcs if cut[tail] and not cut[head])
-    forced = sum(low for tail, head, low, _, _ in net.arcs if cut[head] and not cut[tail])
+    tail, head, low, high, _ = net.arcs.T
+    room, forced = high[cut[tail] & ~cut[head]].sum(), low[cut[head] & ~cut[tail]].sum()
     takers = np.flatnonzero(demands.allowed[:, rows].any(axis=1))
     admit = f"children {_few(children, takers)} admit at most {int(room - forced):,}"
     return (
@@ -199,22 +183,23 @@ def least_violation(demands: Demands) -> Places | None:
     around = nested(demands.sets)
     if around is None:
         return _least_by_program(demands)
-    net, sink = _network(demands, around)
-    sizes = demands.sets.sum(axis=1)
-    hub = net.node()
+    net = _FlowNetwork.of(demands, around)
+    first, hub = len(net.arcs), len(net.supply)
     by_set: dict[int, int] = {}
-    takes, gives = [], []
-    for row in range(len(demands.rows)):
-        inner = int(min(np.flatnonzero(demands.sets[:, row]), key=lambda s: (sizes[s], -s)))
+    arcs: list[tuple[int, int, int, int, int]] = []
+    takes = []
+    for row, inner in enumerate(net.inner.tolist()):
         if inner not in by_set:
-            by_set[inner] = net.node()
-            net.arc(by_set[inner], hub, 0, NO_LIMIT, _ACROSS)
-            net.arc(hub, by_set[inner], 0, NO_LIMIT, _ACROSS)
-        takes.append(net.arc(row, by_set[inner], 0, int(demands.rows[row]), 1))
-        gives.append(net.arc(by_set[inner], row, 0, NO_LIMIT, 1))
-    net.arc(hub, sink, 0, NO_LIMIT, _AWAY)
-    net.arc(sink, hub, 0, NO_LIMIT, _AWAY)
-    left, flow, _ = net.solve()
+            by_set[inner] = hub + 1 + len(by_set)
+            arcs += [(by_set[inner], hub, 0, NO_LIMIT, _ACROSS), (hub, by_set[inner], 0, NO_LIMIT, _ACROSS)]
+        takes.append(first + len(arcs))
+        arcs += [(row, by_set[inner], 0, int(demands.rows[row]), 1), (by_set[inner], row, 0, NO_LIMIT, 1)]
+    arcs += [(hub, hub - 1, 0, NO_LIMIT, _AWAY), (hub - 1, hub, 0, NO_LIMIT, _AWAY)]  # to the sink and back
+    wider = replace(
+        net, supply=np.append(net.supply, [0] * (1 + len(by_set))), arcs=np.concatenate([net.arcs, np.array(arcs)])
+    )
+    left, flow, _ = wider.solve()
+    gives = np.array(takes) + 1
     return None if left else demands.rows - flow[takes] + flow[gives]
 
 
@@ -283,22 +268,18 @@ def _broken_cut(demands: Demands, around: Places, totals: Numbers) -> tuple[Numb
     """
     whole = np.round(totals * _FINE).astype(np.int64)
     whole[-1] += int(demands.rows.sum()) * _FINE - int(whole.sum())
-    net, _ = _network(demands, around, fine=_FINE, totals=whole)
+    net = _FlowNetwork.of(demands, around, fine=_FINE, totals=whole)
     left, _, reached = net.solve()
     if left <= 8 * len(whole):
         return None
-    first = len(demands.rows)
-    heads = {first + child * len(around): child for child in range(len(whole))}
-    least, coefficients = 0, np.zeros(len(whole))
-    for node, supply in enumerate(net.supply):
-        least += supply if reached[node] else 0
-    for tail, head, low, high, _ in net.arcs:
-        if reached[tail] == reached[head]:
-            continue
-        if tail in heads:
-            coefficients[heads[tail]] += 1.0 if reached[tail] else -1.0
-        else:
-            least += low if reached[head] else -high
+    tail, head, low, high, _ = net.arcs.T
+    child, place = np.divmod(tail - len(demands.rows), len(around))
+    crossing = reached[tail] != reached[head]
+    total = crossing & (place == 0) & (child >= 0) & (child < len(whole))
+    coefficients = np.zeros(len(whole))
+    np.add.at(coefficients, child[total], np.where(reached[tail[total]], 1.0, -1.0))
+    rest = crossing & ~total
+    least = int(net.supply[reached].sum() + low[rest & reached[head]].sum() - high[rest & reached[tail]].sum())
     return coefficients, least / _FINE
 
 

@@ -1,40 +1,169 @@
-"""Microdata as files: counts and records piece by piece, the unrounded children, and what an interrupted run kept."""
+"""Microdata from measurements to checked files: solved tree by tree, written, read again and certified."""
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
-from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stirred.data.problems import bad_file, listed
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.solve.check import Cells
-from stirred.mechanisms.topdown.solve.grid import Places
-from stirred.mechanisms.topdown.solve.pieces import Counts, Piece, Unrounded
-from stirred.mechanisms.topdown.tree import Level
+from stirred.mechanisms.topdown.counts import Counts
+from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
+from stirred.mechanisms.topdown.solve.parent import SolverEvent
+from stirred.mechanisms.topdown.solve.problem import Places
+from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, solve_and
+from stirred.mechanisms.topdown.tree import Answers, Level, Tree, groups_inside
 
-_PARTS: Final = ".parts"
+COUNTS: Final = "counts.parquet"
+CERTIFICATE: Final = "certificate.json"
+_UNROUNDED: Final = "unrounded"
 
 
-def counts_frame(schema: Schema, level: Level, counts: Counts) -> pl.DataFrame:
-    """Return the counts of a level without zeros: geocode, attributes, count; ordered by geocode and cell."""
-    area = np.repeat(np.arange(len(counts)), np.diff(counts.starts))
-    order = np.lexsort((counts.cells, area))
-    codes = np.unravel_index(counts.cells[order], schema.shape)
-    columns = [pl.Series("geocode", level.geocodes, dtype=pl.String).gather(area[order])]
-    for attribute, code in zip(schema.attributes, codes, strict=True):
-        columns.append(pl.Series(attribute.name, attribute.codes, dtype=pl.String).gather(code))
-    return pl.DataFrame([*columns, pl.Series("count", counts.counts[order], dtype=pl.Int64)])
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolverOutcome:
+    """The files that were made, what happened, the certificate of the check, and how much work it was."""
+
+    files: tuple[Path, ...]
+    events: tuple[SolverEvent, ...]
+    certificate: Certificate
+    parents: int
+    iterations: int
+    largest_gap: float
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a manifest keeps."""
+        return {
+            "events": [asdict(event) for event in self.events],
+            "certificate": self.certificate.facts(),
+            "iterations": self.iterations,
+            "largest_gap": self.largest_gap,
+        }
+
+
+def in_memory(shards: Shards, options: SolveOptions, *, top: Tree | None = None) -> tuple[pl.DataFrame, SolverOutcome]:
+    """Return the counts of all leaves, without zeros, and what happened; they are checked, and not written."""
+    done = [*solve_and(shards, options, _TreeWriter(options=options.alone, targets={}), top=top)]
+    return pl.concat([each.leaves for each in done if each.leaves is not None]), _outcome((), done, options)
+
+
+def make(
+    shards: Shards,
+    options: SolveOptions,
+    folder: Path,
+    *,
+    top: Tree | None = None,
+    records: str | None = "persons",
+    unrounded: Path | None = None,
+    joined: bool = True,
+) -> SolverOutcome:
+    """Write counts, records and the certificate into a folder, shard by shard; return what was made.
+
+    ``records`` names the file with one row for each record; ``unrounded`` gets the children before rounding. Files that
+    are not ``joined`` stay in parts.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = {COUNTS: FileParts(path=folder.absolute() / COUNTS)}
+    if records is not None:
+        targets[records] = FileParts(path=folder.absolute() / f"{records}.parquet")
+    if unrounded is not None:
+        targets[_UNROUNDED] = FileParts(path=unrounded.absolute())
+    for target in targets.values():
+        target.begin()
+    done, writer = [], _TreeWriter(options=options.alone, targets=targets)
+    for number, each in enumerate(solve_and(shards, options, writer, top=top)):
+        done.append(each)
+        for name, path in each.files.items():
+            targets[name].take(number, path)
+    written = [[target.join()] if joined else target.parts for target in targets.values()]
+    found = _outcome(tuple(path for each in written for path in each), done, options)
+    (folder / CERTIFICATE).write_text(json.dumps(found.facts(), indent=2) + "\n", encoding="utf-8")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TreeFiles:
+    """A solved tree once its counts are written and checked; of a shard only the counts of its top are left."""
+
+    tree: TreeCounts
+    certificate: Certificate = field(default_factory=Certificate)
+    top: Counts | None = None
+    leaves: pl.DataFrame | None = None  # where they are not written
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TreeWriter:
+    """Writes the counts of a tree, reads them again and checks them, there where the tree was solved."""
+
+    options: SolveOptions
+    targets: Mapping[str, FileParts]
+
+    def __call__(self, number: int, solved: TreeCounts) -> _TreeFiles:
+        files, options = {}, self.options
+        if _UNROUNDED in self.targets:
+            files[_UNROUNDED] = self.targets[_UNROUNDED].write(solved.unrounded)
+        if solved.is_top:
+            return _TreeFiles(tree=solved, files=files)
+        leaves, certificate, tree = solved.leaves, Certificate(), solved.tree
+        for name, target in self.targets.items():
+            if name != _UNROUNDED:
+                files[name] = target.write(leaves if name == COUNTS else records_frame(leaves))
+        written = pl.read_parquet(files[COUNTS]) if COUNTS in files else leaves
+        top = check_tree(
+            tree,
+            read_counts(written, tree.schema, tree.levels[-1].geocodes, certificate),
+            certificate,
+            # Parents that were given stand next to what was solved for, and need not be its sums.
+            decided=() if options.parents else solved.levels,
+            # A group of areas that are tops of shards is one of the areas above, which come first.
+            groups=groups_inside(tree, options.groups) if number else options.groups,
+        )
+        return _TreeFiles(
+            tree=replace(solved, tree=replace(tree, levels=()), levels=(), unrounded=solved.unrounded[:0]),
+            certificate=certificate,
+            top=top,
+            leaves=None if COUNTS in files else leaves,
+            files=files,
+        )
+
+
+def _outcome(files: tuple[Path, ...], done: Sequence[_TreeFiles], options: SolveOptions) -> SolverOutcome:
+    trees = [each.tree for each in done]
+    return SolverOutcome(
+        files=files,
+        events=tuple(event for tree in trees for event in tree.events),
+        certificate=_certificate(done, options),
+        parents=sum(tree.parents for tree in trees),
+        iterations=sum(tree.iterations for tree in trees),
+        largest_gap=max((tree.largest_gap for tree in trees), default=0.0),
+    )
+
+
+def _certificate(done: Sequence[_TreeFiles], options: SolveOptions) -> Certificate:
+    """Return what was checked of all trees, and of the areas above the shards once all of these are there."""
+    found = Certificate()
+    for each in done:
+        found.add(each.certificate)
+    upper = done[0].tree
+    if upper.is_top:
+        counts = Counts.of_rows([(each.top.cells, each.top.counts) for each in done if each.top is not None])
+        moved = any(event.moves for each in done[1:] for event in each.tree.events)
+        groups = [each for each in options.groups if each.level in upper.tree.names]
+        decided = () if moved or options.parents else upper.levels
+        check_tree(upper.tree, counts, found, decided=decided, groups=groups, leaves_too=True)
+    return found
+
+
+# ---- files ------------------------------------------------------------------------------------------------
 
 
 def records_frame(counts: pl.DataFrame) -> pl.DataFrame:
@@ -46,75 +175,28 @@ def records_frame(counts: pl.DataFrame) -> pl.DataFrame:
     return counts.drop("count")[np.repeat(np.arange(counts.height), counts["count"].to_numpy())]
 
 
-def unrounded_frame(pieces: Iterable[Unrounded]) -> pl.DataFrame:
-    """Return the children before rounding: parent, geocode, cell, value; zeros are left out."""
-    parts = []
-    for each in pieces:
-        child, cell = np.nonzero(each.values)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "parent": pl.repeat(each.parent, len(child), dtype=pl.String, eager=True),
-                    "geocode": pl.Series(each.children, dtype=pl.String).gather(child),
-                    "cell": each.cells[cell],
-                    "value": each.values[child, cell],
-                }
-            )
-        )
-    empty = {"parent": pl.String, "geocode": pl.String, "cell": pl.Int64, "value": pl.Float64}
-    return pl.concat(parts) if parts else pl.DataFrame(schema=empty)
-
-
-def cells_of(counts: Counts) -> Cells:
-    """Return counts as the checker has them."""
-    area = np.repeat(np.arange(len(counts), dtype=np.int64), np.diff(counts.starts))
-    return Cells(area=area, cell=counts.cells, count=counts.counts)
-
-
 def given_parents(frame: pl.DataFrame, arm: str) -> dict[tuple[str, str], tuple[Places, Places]]:
     """Return the counts that parents are fixed at: arm (if there is the column), geolevel, geocode, cell, count."""
     own = frame.filter(pl.col("arm") == arm) if "arm" in frame.columns else frame
-    found = {}
+    none = np.zeros(0, dtype=np.int64)
+    # A parent that is named with zeros alone is empty.
+    found = {(str(level), str(code)): (none, none) for level, code in own.select("geolevel", "geocode").rows()}
     for (level, code), part in own.filter(pl.col("count") > 0).group_by("geolevel", "geocode"):
         ordered = part.sort("cell")
         cells, counts = (ordered[name].cast(pl.Int64).to_numpy() for name in ("cell", "count"))
         found[str(level), str(code)] = (cells, counts)
-    # A parent that is named with zeros alone is empty.
-    none = np.zeros(0, dtype=np.int64)
-    for level, code in own.select("geolevel", "geocode").unique().rows():
-        found.setdefault((str(level), str(code)), (none, none))
-    return found
-
-
-def public_counts(frame: pl.DataFrame, leaves: Sequence[str], *, where: str) -> dict[str, int]:
-    """Return the public count of each leaf: geocode, count; counts of other areas are not looked at."""
-    own = frame.filter(pl.col("geocode").is_in(pl.Series(leaves, dtype=pl.String).implode()))
-    count = own["count"]
-    if count.dtype == pl.String or not count.dtype.is_numeric():
-        count = count.cast(pl.String).cast(pl.Int64, strict=False)
-    wrong = own.filter(~((count >= 0) & (count == count.floor()) & (count < 1 << 31)).fill_null(False))
-    if wrong.height:
-        code, value = wrong.select("geocode", "count").row(0)
-        remedy = "write a whole number from 0 on for each leaf"
-        raise bad_file(f'the count of "{code}" is "{"" if value is None else value}"', where=where, remedy=remedy)
-    if twice := own["geocode"].filter(own["geocode"].is_duplicated()).unique(maintain_order=True)[:5].to_list():
-        raise bad_file(f"{listed(twice)} has several rows", where=where, remedy="keep one row for each leaf")
-    found = dict(zip(own["geocode"], count.cast(pl.Int64), strict=True))
-    if absent := [code for code in leaves if code not in found]:
-        what = f"{len(absent):,} of {len(leaves):,} leaves have no count, such as {listed(absent[:3])}"
-        raise bad_file(what, where=where, remedy="give every leaf a row; 0 says that nothing is there")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class FileParts:
     """A file that is written in parts, which are joined at the end."""
 
     path: Path
 
     @property
     def _folder(self) -> Path:
-        return self.path.with_name(self.path.name + _PARTS)
+        return self.path.with_name(f"{self.path.name}.parts")
 
     def begin(self) -> None:
         """Remove the parts of a run that was interrupted: they may be of other measurements, or more than now."""
@@ -149,37 +231,37 @@ class Parts:
         return self.path
 
 
+# ---- before the first release -----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Levels that are done, in a folder; those of a run with other measurements or settings are not taken."""
+class Readiness:
+    """Asks a process to load what measuring and solving need, and whether it sees the folder of the bundle."""
 
-    folder: Path
-    mark: str  # of measurements and settings
+    folder: Path | None
+    solves: bool
 
-    def _path(self, name: str) -> Path:
-        digest = hashlib.sha256(f"{self.mark} {name}".encode()).hexdigest()[:24]
-        return self.folder / f"{digest}.npz"
+    def __call__(self, number: int) -> bool:
+        """Return whether the folder is seen."""
+        from stirred.randomness import noise_kernel  # noqa: F401
 
-    def load(self, name: str) -> Mapping[str, npt.NDArray[Any]] | None:
-        """Return the arrays that were kept under a name."""
-        path = self._path(name)
-        if not path.exists():
-            return None
-        try:
-            with path.open("rb") as stream, np.load(stream) as found:
-                return {key: found[key] for key in found.files}
-        except (OSError, ValueError, EOFError, BadZipFile):
-            return None  # damaged: the level is solved again
-
-    def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Keep arrays, completely or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        writing = self.folder / f"{uuid4().hex}.writing"  # another attempt may write the same
-        with writing.open("wb") as stream:
-            np.savez(stream, **arrays)  # type: ignore[arg-type]
-        os.replace(writing, self._path(name))
+        if self.solves:
+            compile_kernels()
+        return self.folder is None or self.folder.is_dir()
 
 
-def leaf_frame(piece: Piece) -> pl.DataFrame:
-    """Return the counts of the leaves of a solved tree."""
-    return counts_frame(piece.tree.schema, piece.tree.levels[-1], piece.levels[-1])
+@cache
+def compile_kernels() -> None:
+    """Solve for a few people in two areas of two, so that no release waits for compilation: ``make`` runs this."""
+    schema = Schema(name="warm", attributes=tuple(Attribute(name=name, codes=("1", "2")) for name in "ab"))
+    query, levels = schema.query("detailed"), []
+    for depth in range(3):
+        areas = 2**depth
+        noisy = Answers(query=query, values=np.arange(4 * areas).reshape(areas, 4), variance=np.ones(areas))
+        codes = tuple(f"{area:0{depth}b}" if depth else "" for area in range(areas))
+        levels.append(Level(name=f"L{depth}", geocodes=codes, parent=np.arange(areas) // 2, answers=(noisy,)))
+    in_memory(lambda: [Tree(schema=schema, levels=tuple(levels))], SolveOptions(arm=ARMS["default"]))
+
+
+if __name__ == "__main__":
+    compile_kernels()

@@ -2,23 +2,45 @@
 
 The form x'Wx/2 - b'x of an area is made of its own measurements alone (W = sum Q'Q/variance, b = sum Q'y/variance), or
 of all measurements in its subtree: then W is the precision of its bottom-up estimate and b is W times the estimate.
-Both have W in the sum form of :mod:`grid`; at the leaves they are the same.
+Both have W in the sum form of :class:`CellGrid`; at the leaves they are the same.
+
+Margins come first, at the top. It has far more cells than people in most of them. Each empty cell whose estimate is
+above zero keeps it, and each below zero is lifted to zero: sums of many such cells come out too large. So margins that
+are measured well are solved for first, from coarse to fine, and then held, like totals further down (section 1.4). Only
+margins of exchangeable attributes are taken. The top has no parent, and what is known of it are sums over all
+exchangeable attributes: any such margin with the known total leaves a way to fill the cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from stirred.mechanisms.topdown.estimates import Floor, Model
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
-from stirred.mechanisms.topdown.solve.grid import Grid, Numbers, Places
-from stirred.mechanisms.topdown.solve.margins import Margin
-from stirred.mechanisms.topdown.spread import inverse_off
-from stirred.mechanisms.topdown.subspaces import Subspaces
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel
+from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery
+from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens
+from stirred.mechanisms.topdown.solve.programs import Quadratic
+from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
+
+# A margin is measured well if its variance is at most this part of what the cells under it add up to.
+_WELL: Final = 0.5
+_TOLERANCE: Final = 1e-10
+_MOST_ITERATIONS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MarginForm:
+    """The quadratic form of a margin of the one area at the top, over the codes of exchangeable attributes."""
+
+    query: MarginalQuery
+    precision: Numbers  # (sets of exchangeable attributes, 1, 1), in the sum form of the grid
+    linear: Numbers  # (codes,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,8 +55,7 @@ class Objective:
     answers: tuple[Answers, ...] = ()
     weights: Numbers | None = None  # (areas, queries)
     places: tuple[Places, ...] = ()  # for each query the cell of it that counts a cell
-    margins: tuple[Margin, ...] = ()  # of the area at the top, that are settled before its cells
-    everywhere: Numbers | None = None  # (areas,) added to the linear terms of all cells
+    margins: tuple[MarginForm, ...] = ()  # of the area at the top, that are settled before its cells
 
     def at(self, rows: slice, cells: Places) -> Numbers:
         """Return the linear terms of some areas and cells (areas, *shape of cells)."""
@@ -46,22 +67,13 @@ class Objective:
         for each, place, weight in zip(self.answers, self.places, self.weights[rows].T, strict=True):
             if weight.any():
                 found += weight[:, None, None] * np.asarray(each.values[rows])[:, place[cells]]
-        if self.everywhere is not None:
-            found += self.everywhere[rows][:, None, None]
         return found
 
 
-def precisions(answers: Answers) -> Numbers:
-    """Return one over the variance of each area, 0 where it has no answers."""
-    usable = np.isfinite(answers.variance) & (answers.variance > 0)
-    found: Numbers = np.divide(1.0, answers.variance, out=np.zeros(len(usable)), where=usable)
-    return found
-
-
-def own_objective(grid: Grid, level: Level, *, dense: bool) -> Objective:
+def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
     """Return the objective of the areas' own measurements; ``dense`` makes the linear terms of all cells at once."""
     queries = [each.query for each in level.answers]
-    weights = np.stack([precisions(each) for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
+    weights = np.stack([each.precision for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
     different, kind = np.unique(weights, axis=0, return_inverse=True)
     total, variance = np.zeros(level.areas), np.full(level.areas, np.inf)
     for each in level.answers:
@@ -82,14 +94,14 @@ def own_objective(grid: Grid, level: Level, *, dense: bool) -> Objective:
     return replace(found, linear=found.at(slice(None), everywhere)[:, 0], answers=(), weights=None)
 
 
-def model_on(grid: Grid, queries: Sequence[Query]) -> Model:
+def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
     """Return the model of the linear estimates with the attributes apart as they are here."""
     spaces = Subspaces(schema=grid.schema, core=frozenset(grid.differing))
     seen = {each for query in queries for each in spaces.within(spaces.kept(query))}
-    return Model(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
+    return SubspaceModel(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
 
 
-def bottom_up_objective(grid: Grid, model: Model, floor: Floor) -> Objective:
+def bottom_up_objective(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
@@ -142,7 +154,7 @@ def first_of(objective: Objective) -> Objective:
     )
 
 
-def collapsed(tree: Tree, model: Model) -> Tree:
+def collapsed(tree: Tree, model: SubspaceModel) -> Tree:
     """Return a tree that says the same of all areas above its leaves, with one leaf for all of a kind in a parent.
 
     Leaves with the same variances and zeros have one covariance V: the sum of n of them is known like one leaf whose
@@ -151,24 +163,28 @@ def collapsed(tree: Tree, model: Model) -> Tree:
     leaves = tree.levels[-1]
     if len(tree.levels) == 1:
         return tree
-    weights = [precisions(each)[:, None] for each in leaves.answers]
+    weights = [each.precision[:, None] for each in leaves.answers]
     zeros = [model.spaces.zeros(each) for each in leaves.known]
     given = [each.given[:, None] for each in leaves.known if each.sign == "="]
     table = np.concatenate([leaves.parent[:, None], *weights, *zeros, *given], axis=1)
     different, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(group.reshape(-1), kind="stable")
-    starts = np.searchsorted(group.reshape(-1)[order], np.arange(len(different)))
-    counts = np.diff(np.append(starts, len(order)))
+    bounds = np.searchsorted(group.reshape(-1)[order], np.arange(len(different) + 1))
+    counts = np.diff(bounds)
 
-    def summed(values: Places) -> Places:
-        return np.add.reduceat(np.asarray(values)[order], starts, axis=0, dtype=np.int64)
+    def summed(values: npt.NDArray[np.signedinteger]) -> Places:
+        # Group by group: np.add.reduceat along the first axis takes eight times as long.
+        found = np.empty((len(different), values.shape[1]), dtype=np.int64)
+        for place, (start, stop) in enumerate(pairwise(bounds)):
+            np.add.reduce(values[order[start:stop]], axis=0, dtype=np.int64, out=found[place])
+        return found
 
     answers = tuple(
         Answers(query=each.query, values=summed(each.values), variance=each.variance[first] * counts)
         for each in leaves.answers
     )
     known = tuple(
-        Known(
+        Constraint(
             query=each.query,
             sign=each.sign,
             values=summed(each.values) if each.sign == "=" else each.values[first],
@@ -196,7 +212,7 @@ def inherited(levels: Sequence[Level]) -> list[Level]:
     for above in reversed(levels[:-1]):
         below = found[0]
         count = np.bincount(below.parent, minlength=above.areas)
-        blank = np.all([precisions(each) == 0 for each in above.answers] or [np.ones(above.areas, bool)], axis=0)
+        blank = np.all([each.precision == 0 for each in above.answers] or [np.ones(above.areas, bool)], axis=0)
         alone = np.flatnonzero(blank & (count == 1))
         if len(alone) and below.answers:
             child = np.searchsorted(below.parent, alone)
@@ -208,10 +224,100 @@ def inherited(levels: Sequence[Level]) -> list[Level]:
 
 
 def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answers:
-    own: Mapping[Query, Answers] = {each.query: each for each in above.answers}
+    own = {each.query: each for each in above.answers}
     values = np.zeros((above.areas, below.query.size), dtype=np.int64)
     variance = np.full(above.areas, np.inf)
     if below.query in own:
         values[:], variance[:] = own[below.query].values, own[below.query].variance
     values[areas], variance[areas] = below.values[children], below.variance[children]
     return Answers(query=below.query, values=values, variance=variance)
+
+
+def margins_of(
+    grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, measured: Iterable[MarginalQuery]
+) -> tuple[MarginForm, ...]:
+    """Return the margins that are measured well at the top, each inside the next, with their best estimates."""
+    found: list[MarginForm] = []
+    widest = sorted((each for each in {*measured} if _is_margin(grid, each)), key=lambda each: (-each.size, each.name))
+    for query in widest:
+        if (not found or coarsens(query, found[-1].query)) and _is_measured_well(grid, model, floor, query):
+            found.append(_margin(grid, model, floor, query))
+    return tuple(found[::-1])
+
+
+def _is_margin(grid: CellGrid, query: MarginalQuery) -> bool:
+    return 1 < query.size < grid.schema.size and not grid.rows_of(query).any()
+
+
+def _sizes(model: SubspaceModel, floor: LevelEstimates) -> dict[tuple[int, ...], tuple[float, float, float]]:
+    """Return for each subspace the variance of the sum over rows, that of all rows added up, and what is unknown."""
+    found = {}
+    for each in model.spaces.all:
+        known = floor.spread[model.like[each]]
+        place = floor.kinds[0]
+        covariance = known.covariance[place]
+        blank = float(known.unknown[place].sum())
+        found[each] = float(covariance.sum()), float(np.trace(covariance)), blank
+    return found
+
+
+def _is_measured_well(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: MarginalQuery) -> bool:
+    sizes, kept = _sizes(model, floor), model.spaces.within(model.spaces.kept(query))
+    if any(sizes[each][2] > 1e-9 for each in kept):
+        return False
+    outside = grid.lattice.outside[grid.kept_by(query)]
+    margin = sum(model.spaces.width(each) * sizes[each][0] for each in kept) * outside
+    cells = sum(model.spaces.width(each) * size for each, (_, size, _) in sizes.items())
+    return bool(margin <= _WELL * cells)
+
+
+def _margin(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: MarginalQuery) -> MarginForm:
+    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
+
+    spaces, lattice, sizes = model.spaces, grid.lattice, _sizes(model, floor)
+    inside = {*spaces.within(spaces.kept(query))}
+    largest = max(size for size, _, _ in sizes.values())
+    blocks, parts = np.zeros((len(lattice.kept), 1, 1)), {}
+    for place, kept in enumerate(lattice.kept):
+        each = tuple(axis for axis, keeps in zip(grid.exchangeable, kept, strict=True) if keeps)
+        # What is known exactly (the total) is held by an equality, and needs no precision.
+        if each in inside and sizes[each][0] > 1e-9 * largest:
+            blocks[place] = 1.0 / sizes[each][0]
+            total = floor.mean[each][:1].sum(axis=1, keepdims=True) / sizes[each][0]
+            parts[each] = np.broadcast_to(total, (1, spaces.cells, total.shape[2]))
+    sums = np.empty(blocks.shape)
+    to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)
+    if not parts:
+        return MarginForm(query=query, precision=sums, linear=np.zeros(lattice.width))
+    linear = spaces.answers(grid.schema.query(DETAILED), parts)[0, grid.cells[0]]
+    return MarginForm(query=query, precision=sums, linear=linear)
+
+
+def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tuple[MarginalQuery, Numbers] | None:
+    """Return the finest margin and its values (1, cells): not negative, nearest to the estimates, with this total.
+
+    Each margin keeps the one before it. None if there is none, or one does not settle.
+    """
+    at, values, lattice = 0, np.array([total]), grid.lattice
+    for margin in margins:
+        problem = Quadratic(
+            parent=np.full((1, lattice.width), -1.0),
+            free=(values[lattice.place[at]] > 0)[None, None],
+            precision=margin.precision[None],
+            kind=np.zeros(1, dtype=np.int64),
+            linear=margin.linear[None, None],
+            lattice=lattice,
+            equal_groups=np.ones((1, 1), dtype=np.bool_),
+            equal_at=at,
+            equal_to=values[None, None],
+            bound_groups=np.zeros((0, 1), dtype=np.bool_),
+            lowest=np.zeros((1, 0)),
+            highest=np.zeros((1, 0)),
+        )
+        found, _, done = problem.by_kernel(_TOLERANCE * max(1.0, total) ** 0.5, _MOST_ITERATIONS)
+        if not done:
+            return None
+        at = grid.kept_by(margin.query)
+        values = np.bincount(lattice.place[at], weights=found[0, 0], minlength=lattice.groups[at])
+        values *= total / max(values.sum(), 1e-300)
+    return (margins[-1].query, values[None]) if margins else None

@@ -1,18 +1,22 @@
-"""Programs for HiGHS: the cross-check of our own kernels, and what is left where their structure does not hold."""
+"""Programs: the quadratic one of a parent, for our kernel and for HiGHS; and the rounding of one, by HiGHS.
+
+HiGHS is the cross-check of our kernels, and what is left where their structure does not hold.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.float64]
-_INF = float("inf")
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Lattice, Numbers, Places, Rounder
+
+WHOLE: Final = 1e-6  # what is nearer than this to a whole number is one
+_INF: Final = float("inf")
 # What is tried at most, counted in steps and never in seconds: how busy a machine is must not decide a count.
-_MOST_STEPS = {"qp_iteration_limit": 200_000, "simplex_iteration_limit": 1_000_000, "mip_max_nodes": 20_000}
+_MOST_STEPS: Final = {"qp_iteration_limit": 200_000, "simplex_iteration_limit": 1_000_000, "mip_max_nodes": 20_000}
 
 
 @dataclass(kw_only=True)
@@ -78,3 +82,151 @@ class Program:
         hessian.start_ = starts.astype(np.int32)
         hessian.index_ = np.array([row for _, row, _ in entries], dtype=np.int32)
         hessian.value_ = np.array([value for _, _, value in entries], dtype=np.float64)
+
+
+class Quadratic(NamedTuple):
+    """The problem of one parent's children, as :func:`admm_kernel.solve_parent` says: its arguments, in order."""
+
+    parent: Numbers
+    free: Flags
+    precision: Numbers
+    kind: Places
+    linear: Numbers
+    lattice: Lattice
+    equal_groups: Flags
+    equal_at: int
+    equal_to: Numbers
+    bound_groups: Flags
+    lowest: Numbers
+    highest: Numbers
+
+    def by_kernel(self, tolerance: float, most: int) -> tuple[Numbers, Numbers, bool]:
+        """Return the optimum, the report of the kernel, and whether it settled."""
+        from stirred.mechanisms.topdown.solve.admm_kernel import solve_parent
+
+        kernel: Any = solve_parent
+        # Arrays in one layout, for which the kernel is compiled.
+        lattice = self.lattice
+        structure = lattice.place, lattice.groups, lattice.contains, lattice.outside, np.array(lattice.sizes, np.int64)
+        arguments = *self[:5], *structure, lattice.block, *self[6:]
+        own = (np.ascontiguousarray(each) if isinstance(each, np.ndarray) else each for each in arguments)
+        found, report = np.zeros(self.linear.shape), np.zeros(5)
+        return found, report, kernel(*own, tolerance, most, found, report)
+
+    def by_highs(self) -> Numbers | None:
+        """Return the optimum of the same problem by HiGHS."""
+        program, place = Program(), self.lattice.place
+        columns = np.full(self.linear.shape, -1, dtype=np.int64)
+        for c, a, e in np.argwhere(self.free):
+            columns[c, a, e] = program.column(-float(self.linear[c, a, e]))
+        for a, e in np.argwhere(self.parent > 0):
+            program.row([*columns[:, a, e][columns[:, a, e] >= 0]], self.parent[a, e], self.parent[a, e])
+        for c, kind in enumerate(self.kind):
+            own = np.argwhere(columns[c] >= 0)
+            for i, (a, e) in enumerate(own):
+                for b, f in own[: i + 1]:
+                    value = sum(self.precision[kind, u, a, b] for u in np.flatnonzero(place[:, e] == place[:, f]))
+                    program.quadratic[int(columns[c, a, e]), int(columns[c, b, f])] = float(value)
+            for g, k in np.ndindex(self.equal_to.shape[1:]):
+                inside, count = columns[c][self.equal_groups[g]][:, place[self.equal_at] == k], self.equal_to[c, g, k]
+                program.row([*inside[inside >= 0]], float(count), float(count))
+            for g, members in enumerate(self.bound_groups):
+                inside = columns[c][members]
+                program.row([*inside[inside >= 0]], float(self.lowest[c, g]), float(self.highest[c, g]))
+        solved = program.solve()
+        if solved is None:
+            return None
+        found = np.zeros(self.linear.shape)
+        found[columns >= 0] = solved[0][columns[columns >= 0]]
+        return found
+
+
+class _RoundingProgram:
+    """An integer program: for each child and cell the columns that move it from its floor."""
+
+    def __init__(self, values: Numbers, allowed: Flags, weight: float, rounder: Rounder, slack: int) -> None:
+        self.program, self.rounder = Program(), rounder
+        self.floors = np.where(allowed, np.floor(values + WHOLE), 0).astype(np.int64)
+        self.parts = np.where(allowed, np.maximum(values - self.floors, 0.0), 0.0)
+        self.parts[self.parts <= WHOLE] = 0.0
+        self.columns: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        for c, j in np.argwhere((self.parts > 0) | (allowed & (slack > 0))):
+            part = self.parts[c, j]
+            cost = 1.0 - 2.0 * part
+            if rounder.pre_rounded == 1:
+                cost = (1.0 if part <= 0.5 else -1.0) + 1e-4 * cost
+            own = [(self.program.column(weight * cost, 0.0, 1.0, whole=True), 1.0)]
+            if slack:
+                most = min(slack, int(self.floors[c, j]))
+                own.append((self.program.column(2.0 * weight, 0.0, slack, whole=True), 1.0))
+                own.append((self.program.column(2.0 * weight, 0.0, most, whole=True), -1.0))
+            self.columns[int(c), int(j)] = own
+
+    def _terms(self, cells: Flags) -> tuple[list[int], list[float]]:
+        terms = [term for c, j in np.argwhere(cells) for term in self.columns.get((int(c), int(j)), ())]
+        return [column for column, _ in terms], [value for _, value in terms]
+
+    def bound(self, cells: Flags, low: float, high: float) -> None:
+        """Bound the count of some cells (children, cells)."""
+        whole, (columns, values) = float(self.floors[cells].sum()), self._terms(cells)
+        self.program.row(columns, low - whole, high - whole, values)
+
+    def near(self, cells: Flags, weight: float) -> None:
+        """Add the cost of a group: the distance of its count from its value, as the kernel has it."""
+        total = float(self.parts[cells].sum())
+        base = float(np.rint(total)) if self.rounder.pre_rounded else float(np.floor(total + WHOLE))
+        middle = 1.0 if self.rounder.pre_rounded else 1.0 - 2.0 * max(total - base, 0.0)
+        # count = base - below + step + above, where above costs no less than step.
+        slopes = (1.0, _INF), (middle, 1.0), (1.0, _INF)
+        distance = [self.program.column(weight * cost, 0.0, most) for cost, most in slopes]
+        columns, values = self._terms(cells)
+        self.program.row([*columns, *distance], base, base, [*values, 1.0, -1.0, -1.0])
+
+    def counts(self) -> Places | None:
+        """Return the whole counts, or None if there are none."""
+        solved = self.program.solve()
+        if solved is None:
+            return None
+        found = self.floors.copy()
+        for (c, j), own in self.columns.items():
+            found[c, j] += sum(int(np.rint(solved[0][column])) * int(sign) for column, sign in own)
+        return found
+
+
+def round_by_program(
+    values: Numbers,
+    *,
+    need: Places,
+    column: Places,
+    chain: Places,
+    sets: Sequence[tuple[Flags, Places, Places]],
+    allowed: Flags,
+    group: Places,
+    group_total: Places,
+    rounder: Rounder,
+    slack: int = 0,
+) -> Places | None:
+    """Round with any sets of cells bounded, by an integer program; the objective is the same. None if impossible.
+
+    ``sets`` are cells with the least and the most of each child. With overlapping sets there may be no whole counts
+    beside the optimum; ``slack`` lets cells move further.
+    """
+    weights = rounder.weights(len(chain)).astype(np.float64)
+    units = _RoundingProgram(values, allowed, float(weights[-1]), rounder, slack)
+    children = np.arange(len(values))[:, None]
+    for place, count in enumerate(need):
+        units.bound(np.broadcast_to(column == place, values.shape), float(count), float(count))
+    for c in range(len(values)):
+        for level, groups in enumerate(chain):
+            for g in np.unique(groups):
+                cells = (children == c) & (groups == g)
+                units.near(cells, float(weights[level]))
+                if level == 0:
+                    total = float(values[c].sum())
+                    units.bound(cells, np.floor(total + WHOLE) - slack, np.ceil(total - WHOLE) + slack)
+        for members, low, high in sets:
+            units.bound((children == c) & members, float(low[c]), float(min(high[c], NO_LIMIT)))
+    for place, total in enumerate(group_total):
+        if total >= 0:
+            units.bound(np.broadcast_to((group == place)[:, None], values.shape), float(total), float(total))
+    return units.counts()

@@ -1,26 +1,151 @@
-"""What the counts of an area must keep: cells that stay empty, bounds, totals; passed up so that parents respect them.
+"""What is to be solved: the cells of a schema on a grid, what the counts of areas must keep, and how they are rounded.
 
-Look-ahead: an area holds at least what its children must hold together, and at most what they
-may. For bounds on one partition this is all there is to know. Where totals of children are fixed as well, bounds on
-unions of groups follow (Hall's condition, case 23), and the parent gets those that say more.
+An attribute is exchangeable if every query and everything that is known keeps all of its codes or sums over them. Cells
+are pairs (a, e): ``a`` runs over the attributes whose codes differ, ``e`` over the exchangeable ones. The precision of
+all measurements is then a few matrices over ``a``, one for each set of exchangeable attributes kept (the ANOVA
+identity). For PL 94-171 these are 16 x 16 matrices, four of them, for 2,016 cells.
+
+Look-ahead: an area holds at least what its children must hold together, and at most what they may. For bounds on one
+partition this is all there is to know. Where totals of children are fixed as well, bounds on unions of groups follow
+(Hall's condition, case 23), and the parent gets those that say more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import product
+from math import prod
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
-from stirred.mechanisms.topdown.solve.grid import Flags, Grid, Places
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, MarginalQuery, Schema
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
+
+Places = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 NO_LIMIT: Final = 1 << 40
 _MOST_UNIONS: Final = 10
 _PUBLISHED_NO_LIMIT: Final = (1 << 31) - 1
+_LEXICOGRAPHIC: Final = 1 << 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lattice:
+    """All sets of exchangeable attributes that can be kept, over codes of these sizes."""
+
+    sizes: tuple[int, ...]
+    kept: tuple[tuple[bool, ...], ...]  # all sets, from none to all
+    width: int  # combinations of codes
+    place: Places  # (sets, width) group of each combination
+    groups: Places  # (sets,) how many there are
+    outside: Numbers  # (sets,) how many combinations one group has
+    contains: Flags  # whether the set of a row contains that of a column
+    signs: Numbers  # 1 for sets of an even number of attributes, else -1
+    block: Places  # (width,) of each coordinate the set in which it is a contrast: not the first along them
+
+
+@lru_cache(maxsize=4096)
+def lattice_of(sizes: tuple[int, ...]) -> Lattice:
+    """Return the lattice of exchangeable attributes of these sizes."""
+    every = [*product((False, True), repeat=len(sizes))]
+    kept = tuple(sorted(every, key=lambda each: (sum(each), each[::-1])))
+    groups = np.array([prod(s for s, keeps in zip(sizes, each, strict=True) if keeps) for each in kept], np.int64)
+    places = []
+    for each in kept:
+        place = np.zeros(1, dtype=np.int64)
+        for size, keeps in zip(sizes, each, strict=True):
+            code = np.arange(size) if keeps else np.zeros(size, dtype=np.int64)
+            place = (place[:, None] * (size if keeps else 1) + code[None, :]).reshape(-1)
+        places.append(place)
+    contrast = np.zeros(1, dtype=np.int64)
+    for size in sizes:
+        contrast = (2 * contrast[:, None] + (np.arange(size) > 0)[None, :]).reshape(-1)
+    return Lattice(
+        sizes=sizes,
+        kept=kept,
+        width=prod(sizes),
+        place=np.array(places, dtype=np.int64),
+        groups=groups,
+        outside=prod(sizes) / groups,
+        contains=np.array([[all(m or not n for m, n in zip(u, v, strict=True)) for v in kept] for u in kept]),
+        signs=np.array([(-1.0) ** sum(each) for each in kept]),
+        block=np.array([kept.index(each) for each in every], dtype=np.int64)[contrast],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellGrid:
+    """A schema with its attributes apart: ``differing`` and the others, which are exchangeable."""
+
+    schema: Schema
+    differing: tuple[int, ...]
+
+    @classmethod
+    def of(cls, schema: Schema, queries: Iterable[MarginalQuery], known: Iterable[MarginalQuery] = ()) -> CellGrid:
+        """Return the grid on which these measured queries, and what is known of other queries, are exchangeable."""
+        differing: set[int] = set()
+        for query in queries:
+            for axis, attribute in enumerate(schema.attributes):
+                if query.groups[axis] not in (attribute.groups(SUMMED), attribute.groups(DETAILED)):
+                    differing.add(axis)
+        for query in known:
+            differing |= {axis for axis, groups in enumerate(query.groups) if max(groups) > 0}
+        differing |= {axis for axis, size in enumerate(schema.shape) if size == 1}
+        return cls(schema=schema, differing=tuple(sorted(differing)))
+
+    @cached_property
+    def exchangeable(self) -> tuple[int, ...]:
+        """Return the positions of the other attributes."""
+        return tuple(axis for axis in range(len(self.schema.attributes)) if axis not in self.differing)
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """Return the sets of exchangeable attributes."""
+        return lattice_of(tuple(self.schema.shape[axis] for axis in self.exchangeable))
+
+    @property
+    def height(self) -> int:
+        """Return the number of combinations of codes that differ."""
+        return prod(self.schema.shape[axis] for axis in self.differing)
+
+    @cached_property
+    def cells(self) -> Places:
+        """Return the cell of the schema for each pair (a, e)."""
+        index = np.arange(self.schema.size).reshape(self.schema.shape)
+        return index.transpose(*self.differing, *self.exchangeable).reshape(self.height, self.lattice.width)
+
+    @cached_property
+    def place(self) -> Places:
+        """Return for each cell of the schema where it stands in ``cells``, row by row."""
+        found = np.empty(self.schema.size, dtype=np.int64)
+        found[self.cells.reshape(-1)] = np.arange(self.schema.size)
+        return found
+
+    def rows_of(self, query: MarginalQuery) -> Places:
+        """Return for each ``a`` the group in which the query counts it."""
+        place = np.zeros((1,), dtype=np.int64)
+        for axis in self.differing:
+            groups = np.array(query.groups[axis])
+            place = (place[:, None] * (groups.max() + 1) + groups[None, :]).reshape(-1)
+        return place
+
+    def kept_by(self, query: MarginalQuery) -> int:
+        """Return which set of exchangeable attributes the query keeps."""
+        return self.lattice.kept.index(tuple(max(query.groups[axis]) > 0 for axis in self.exchangeable))
+
+    def precision(self, queries: Iterable[MarginalQuery], weights: Numbers) -> Numbers:
+        """Return sum_q weight_q Q'Q in sum form, for each row of ``weights`` (rows, queries): (rows, sets, a, a)."""
+        found = np.zeros((len(weights), len(self.lattice.kept), self.height, self.height))
+        for query, weight in zip(queries, weights.T, strict=True):
+            rows = self.rows_of(query)
+            found[:, self.kept_by(query)] += weight[:, None, None] * (rows[:, None] == rows[None, :])
+        return found
 
 
 def is_bound(values: Places) -> Flags:
@@ -28,7 +153,7 @@ def is_bound(values: Places) -> Flags:
     return (values > 0) & (values < _PUBLISHED_NO_LIMIT)
 
 
-def coarsens(one: Query, two: Query) -> bool:
+def coarsens(one: MarginalQuery, two: MarginalQuery) -> bool:
     """Say whether the cells of one query are unions of those of another.
 
     >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
@@ -43,7 +168,7 @@ def coarsens(one: Query, two: Query) -> bool:
     )
 
 
-def _margin(schema: Schema, measured: Sequence[Query], levels: Sequence[Level]) -> Query | None:
+def _margin(schema: Schema, measured: Sequence[MarginalQuery], levels: Sequence[Level]) -> MarginalQuery | None:
     """Return the finest query that is known exactly in all areas, if it keeps attributes otherwise exchangeable.
 
     Everything else that is known exactly must follow from it; or else all of it is bounds from both sides.
@@ -51,7 +176,7 @@ def _margin(schema: Schema, measured: Sequence[Query], levels: Sequence[Level]) 
     known = [each for level in levels for each in level.known]
     exact = [*dict.fromkeys(each.query for each in known if each.sign == "=")]
     rest = [each.query for each in known if each.sign != "="]
-    exchangeable = Grid.of(schema, measured, rest).exchangeable
+    exchangeable = CellGrid.of(schema, measured, rest).exchangeable
     finest = max(exact, key=lambda each: each.size, default=None)
     if finest is None or not any(max(finest.groups[axis]) > 0 for axis in exchangeable):
         return None
@@ -61,7 +186,7 @@ def _margin(schema: Schema, measured: Sequence[Query], levels: Sequence[Level]) 
     return finest if everywhere and all(coarsens(each, finest) for each in exact) else None
 
 
-def implied(known: Known, margin: Query | None) -> bool:
+def implied(known: Constraint, margin: MarginalQuery | None) -> bool:
     """Say whether something that is known follows from a margin that is."""
     return margin is not None and known.sign == "=" and coarsens(known.query, margin)
 
@@ -70,15 +195,15 @@ def implied(known: Known, margin: Query | None) -> bool:
 class Rules:
     """The queries on which there are limits; group 0 is the total, then the groups of each query in turn."""
 
-    grid: Grid
-    queries: tuple[Query, ...]
+    grid: CellGrid
+    queries: tuple[MarginalQuery, ...]
     groups: Flags  # (groups, a): which rows of the grid a group counts
     of_query: Places  # for each group its query, -1 for the total
     bounded: tuple[bool, ...] = ()  # for each query whether it has bounds other than cells that stay empty
-    margin: Query | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
+    margin: MarginalQuery | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
 
     @classmethod
-    def of(cls, trees: Iterable[Tree], *, queries: Iterable[Query] = ()) -> Rules:
+    def of(cls, trees: Iterable[Tree], *, queries: Iterable[MarginalQuery] = ()) -> Rules:
         """Return the rules of trees that belong together; ``queries`` are measured elsewhere."""
         levels = [(tree.schema, level) for tree in trees for level in tree.levels]
         schema = levels[0][0]
@@ -92,7 +217,7 @@ class Rules:
         )
         bounded = {each.query for each in known if each.sign == ">=" or np.any(is_bound(np.asarray(each.values)))}
         asked = [*measured, *([] if margin is None else [margin])]
-        grid = Grid.of(schema, [*dict.fromkeys(asked)], limited)
+        grid = CellGrid.of(schema, [*dict.fromkeys(asked)], limited)
         groups, of_query = [np.ones((1, grid.height), dtype=np.bool_)], [np.array([-1])]
         for place, query in enumerate(limited):
             rows = grid.rows_of(query)
@@ -107,7 +232,7 @@ class Rules:
             margin=margin,
         )
 
-    def place(self, query: Query) -> slice:
+    def place(self, query: MarginalQuery) -> slice:
         """Return where the groups of a query stand."""
         if query.size == 1:
             return slice(0, 1)
@@ -132,7 +257,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Limits:
+class AreaLimits:
     """The limits of the areas of a level: rows of the grid that may be filled, and the least and most of each group."""
 
     allowed: Flags  # (areas, a)
@@ -140,10 +265,10 @@ class Limits:
     high: Places
     margin: Places | None = None  # (areas, cells of the margin), -1 where it is not known
 
-    def take(self, rows: slice | Places) -> Limits:
+    def take(self, rows: slice | Places) -> AreaLimits:
         """Return the limits of some areas."""
         margin = None if self.margin is None else self.margin[rows]
-        return Limits(allowed=self.allowed[rows], low=self.low[rows], high=self.high[rows], margin=margin)
+        return AreaLimits(allowed=self.allowed[rows], low=self.low[rows], high=self.high[rows], margin=margin)
 
     @property
     def totals(self) -> Places:
@@ -151,9 +276,9 @@ class Limits:
         return np.where(self.low[:, 0] == self.high[:, 0], self.low[:, 0], -1)
 
 
-def limits_of(rules: Rules, level: Level) -> Limits:
+def limits_of(rules: Rules, level: Level) -> AreaLimits:
     """Return what is said of the areas of a level themselves."""
-    found = Limits(
+    found = AreaLimits(
         allowed=np.ones((level.areas, rules.grid.height), dtype=np.bool_),
         low=np.zeros((level.areas, len(rules.groups)), dtype=np.int64),
         high=np.full((level.areas, len(rules.groups)), NO_LIMIT, dtype=np.int64),
@@ -177,14 +302,14 @@ def limits_of(rules: Rules, level: Level) -> Limits:
     return _emptied(rules, replace(found, margin=margin))
 
 
-def _emptied(rules: Rules, limits: Limits) -> Limits:
+def _emptied(rules: Rules, limits: AreaLimits) -> AreaLimits:
     """Return limits with nobody in groups of at most 0, and at most 0 in groups where nobody may be."""
     allowed = limits.allowed & ~((limits.high <= 0).astype(np.float64) @ rules.groups.astype(np.float64) > 0)
     nobody = (allowed.astype(np.float64) @ rules.groups.T.astype(np.float64)) == 0
     return replace(limits, allowed=allowed, high=np.where(nobody, 0, limits.high))
 
 
-def tightened(rules: Rules, limits: Limits) -> Limits:
+def tightened(rules: Rules, limits: AreaLimits) -> AreaLimits:
     """Return limits with those that follow from totals and the groups of each query together.
 
     A problem with the limits as they were has the same solutions; only what is passed up must have all.
@@ -203,7 +328,7 @@ def tightened(rules: Rules, limits: Limits) -> Limits:
     return _emptied(rules, replace(limits, low=low, high=high))
 
 
-def passed_up(rules: Rules, own: Limits, below: Limits, parent: Places) -> Limits:
+def passed_up(rules: Rules, own: AreaLimits, below: AreaLimits, parent: Places) -> AreaLimits:
     """Return the limits of areas with those that follow from their children."""
     areas = len(own.low)
     allowed = np.zeros(own.allowed.shape, dtype=np.bool_)
@@ -224,10 +349,10 @@ def passed_up(rules: Rules, own: Limits, below: Limits, parent: Places) -> Limit
 
 
 def limits_up(
-    rules: Rules, levels: Sequence[Level], *, beneath: Limits | None = None, groups: Sequence[GroupTotal] = ()
-) -> list[Limits]:
+    rules: Rules, levels: Sequence[Level], *, beneath: AreaLimits | None = None, groups: Sequence[GroupTotal] = ()
+) -> list[AreaLimits]:
     """Return the limits of all levels from the top; ``beneath`` are those of the lowest from trees of their own."""
-    found: list[Limits] = []
+    found: list[AreaLimits] = []
     for place in range(len(levels) - 1, -1, -1):
         own = limits_of(rules, levels[place])
         if not found and beneath is not None:
@@ -240,7 +365,7 @@ def limits_up(
     return found
 
 
-def _with_totals(limits: Limits, level: Level, groups: Sequence[GroupTotal]) -> Limits:
+def _with_totals(limits: AreaLimits, level: Level, groups: Sequence[GroupTotal]) -> AreaLimits:
     """Return limits with the totals that are known of one area."""
     alone = {each.members[0]: each.value for each in groups if each.level == level.name and len(each.members) == 1}
     if not alone:
@@ -252,7 +377,7 @@ def _with_totals(limits: Limits, level: Level, groups: Sequence[GroupTotal]) -> 
     return replace(limits, low=low, high=high)
 
 
-def _as_sums(limits: Limits, level: Level, groups: Sequence[GroupTotal]) -> Limits:
+def _as_sums(limits: AreaLimits, level: Level, groups: Sequence[GroupTotal]) -> AreaLimits:
     """Return limits whose sums over areas are right where totals are known of groups of areas.
 
     The total of a group stands with its first member. All members have one parent.
@@ -267,10 +392,10 @@ def _as_sums(limits: Limits, level: Level, groups: Sequence[GroupTotal]) -> Limi
     return replace(limits, low=low, high=high)
 
 
-def joined(parts: Sequence[Limits]) -> Limits:
+def joined(parts: Sequence[AreaLimits]) -> AreaLimits:
     """Return the limits of areas one after the other."""
     margins = [each.margin for each in parts]
-    return Limits(
+    return AreaLimits(
         allowed=np.concatenate([each.allowed for each in parts]),
         low=np.concatenate([each.low for each in parts]),
         high=np.concatenate([each.high for each in parts]),
@@ -280,7 +405,7 @@ def joined(parts: Sequence[Limits]) -> Limits:
     )
 
 
-def contradictions(rules: Rules, level: Level, limits: Limits) -> Iterator[str]:
+def contradictions(rules: Rules, level: Level, limits: AreaLimits) -> Iterator[str]:
     """Yield in words where an area would have to hold more than it may."""
     for area, group in np.argwhere(limits.low > limits.high)[:5]:
         yield (
@@ -289,7 +414,7 @@ def contradictions(rules: Rules, level: Level, limits: Limits) -> Iterator[str]:
         )
 
 
-def margins_off(level: Level, own: Limits, below: Limits, parent: Places) -> Iterator[str]:
+def margins_off(level: Level, own: AreaLimits, below: AreaLimits, parent: Places) -> Iterator[str]:
     """Yield in words where the margins of areas do not add up to that of the area around them."""
     if own.margin is None or below.margin is None:
         return
@@ -300,7 +425,7 @@ def margins_off(level: Level, own: Limits, below: Limits, parent: Places) -> Ite
         yield f"margins published of the areas inside {level.name} {level.geocodes[area]!r} do not add up to its own"
 
 
-def unions(rules: Rules, parent: Limits, children: Limits) -> Iterator[tuple[Flags, int]]:
+def unions(rules: Rules, parent: AreaLimits, children: AreaLimits) -> Iterator[tuple[Flags, int]]:
     """Yield unions of groups of which a parent must hold more than its own limits say: rows of the grid, and how many.
 
     A child with the known total t holds at least t minus the most of all other groups (case 23). Both limits are
@@ -323,7 +448,7 @@ def unions(rules: Rules, parent: Limits, children: Limits) -> Iterator[tuple[Fla
                 yield rules.groups[inside].any(axis=0), needed
 
 
-def with_unions(rules: Rules, limits: Limits, cuts: Sequence[tuple[Flags, int]]) -> tuple[Rules, Limits]:
+def with_unions(rules: Rules, limits: AreaLimits, cuts: Sequence[tuple[Flags, int]]) -> tuple[Rules, AreaLimits]:
     """Return rules and limits with lower bounds on unions of groups more."""
     if not cuts:
         return rules, limits
@@ -336,3 +461,66 @@ def with_unions(rules: Rules, limits: Limits, cuts: Sequence[tuple[Flags, int]])
     )
     of_query = np.concatenate([rules.of_query, np.full(len(cuts), -2)])
     return replace(rules, groups=groups, of_query=of_query), wide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounder:
+    """What rounding minimises: distances along the chain.
+
+    ``pre_rounded`` is 0 for distances interpolated between whole numbers (documented), 1 for distances from values
+    rounded beforehand (production), 2 for the latter in groups and the former in cells. ``totals_first`` settles the
+    children's totals before all else.
+    """
+
+    pre_rounded: int = 0
+    totals_first: bool = False
+
+    def weights(self, levels: int) -> Places:
+        """Return the weight of each level of the chain, and of cells."""
+        found = np.ones(levels + 1, dtype=np.int64)
+        found[0] = _LEXICOGRAPHIC if self.totals_first else 1
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chain:
+    """The queries along which is rounded, from the total down; the last is one step above cells."""
+
+    queries: tuple[MarginalQuery, ...]
+
+    @classmethod
+    def of(cls, rules: Rules) -> Chain:
+        """Return the chain that begins with what is bounded, then exchangeable attributes, then the others.
+
+        For PL 94-171 this is the Bureau's: total, hhgq, by hispanic, by cenrace, and then votingage (cells).
+        """
+        schema = rules.grid.schema
+        bounded = [query for query, bounds in zip(rules.queries, rules.bounded, strict=True) if bounds]
+        bounded += [] if rules.margin is None else [rules.margin]
+        kept = [SUMMED] * len(schema.attributes)
+        queries = [schema.keeping(kept)]
+        for query in sorted(bounded, key=lambda each: each.size):
+            if coarsens(queries[-1], query):
+                queries.append(query)
+        kept = [DETAILED if max(groups) > 0 else SUMMED for groups in queries[-1].groups]
+        order = [*rules.grid.exchangeable, *rules.grid.differing]
+        for axis in [None, *(axis for axis in order if kept[axis] == SUMMED and schema.shape[axis] > 1)]:
+            if axis is not None:
+                kept[axis] = DETAILED
+            if (query := schema.keeping(kept)) != queries[-1] and kept.count(DETAILED) < len(kept):
+                queries.append(query)
+        return cls(queries=tuple(query for query in queries if query.size < schema.size) or (schema.keeping(kept),))
+
+    @cached_property
+    def groups(self) -> Places:
+        """Return for each query and each cell of the schema its group."""
+        return np.stack([query.cell_of for query in self.queries])
+
+    def levels(self, rules: Rules) -> Places:
+        """Return for each group of the rules its place in the chain, -1 if it has none."""
+        found = np.full(len(rules.groups), -1, dtype=np.int64)
+        found[0] = 0
+        for place, query in enumerate(self.queries):
+            if query in rules.queries:
+                found[rules.place(query)] = place
+        return found

@@ -15,10 +15,9 @@ import pytest
 from stirred.mechanisms.cell_law import CellLaw
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands_estimate import IntervalOptions, run_interval
-from stirred.mechanisms.topdown.estimated import estimate
-from stirred.mechanisms.topdown.lattice_interval import gives, half_width, solved_terms
+from stirred.mechanisms.topdown.estimates import estimate, gives, half_width, solved_terms
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.hierarchies import all_queries, random_tree
 from tests.mechanisms.topdown.layout import write_file
@@ -113,7 +112,7 @@ def test_an_estimate_of_several_levels_rests_on_all_of_them(tmp_path: Path) -> N
 
 def test_what_is_known_exactly_has_no_width(tmp_path: Path) -> None:
     query = SEX.query("total")
-    known = Known(query=query, sign="=", values=np.array([[12]]), given=np.array([True]))
+    known = Constraint(query=query, sign="=", values=np.array([[12]]), given=np.array([True]))
     answers = Answers(query=query, values=np.array([[10]]), variance=np.array([1.0]))
     level = Level(name="US", geocodes=("",), parent=np.zeros(1, dtype=np.int64), answers=(answers,), known=(known,))
     measured(tmp_path, US=("total", 1.0))

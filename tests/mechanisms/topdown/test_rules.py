@@ -11,9 +11,10 @@ import pytest
 from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.topdown.known import NO_BOUND, contradictions
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.plan import TopDownPlan
+from stirred.mechanisms.topdown.rules import contradictions
+from stirred.mechanisms.topdown.tree import NO_BOUND
 
 # Two blocks with a home, a block with a nursing home (3), and one with nothing but a vacant home.
 HOMES = pl.DataFrame(
@@ -53,13 +54,15 @@ def test_bounds_by_facilities_are_summed_up_from_the_leaves() -> None:
     plan = planned(facilities=FACILITIES, totals=["town"])
     total, lower, upper = plan.parts[0].rules
     assert [rule.name for rule in (total, lower, upper)] == ["total_con", "place_total_lb_con", "place_total_ub_con"]
-    assert total.values(1, range(2)).tolist() == [[3], [2]]
-    assert lower.values(2, range(4)).tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]], "homes may be vacant"
-    assert upper.values(2, range(4)).tolist() == [[10, 0, 0], [10, 0, 0], [0, 0, 10], [10, 0, 0]]
+    assert total.values(plan.spine, 1, range(2)).tolist() == [[3], [2]]
+    assert lower.values(plan.spine, 2, range(4)).tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]], (
+        "homes may be vacant"
+    )
+    assert upper.values(plan.spine, 2, range(4)).tolist() == [[10, 0, 0], [10, 0, 0], [0, 0, 10], [10, 0, 0]]
     for rule in (lower, upper):
-        leaves = rule.values(2, range(4))
-        assert rule.values(1, range(2)).tolist() == [leaves[:2].sum(0).tolist(), leaves[2:].sum(0).tolist()]
-        assert rule.values(0, range(1)).tolist() == [leaves.sum(0).tolist()]
+        leaves = rule.values(plan.spine, 2, range(4))
+        assert rule.values(plan.spine, 1, range(2)).tolist() == [leaves[:2].sum(0).tolist(), leaves[2:].sum(0).tolist()]
+        assert rule.values(plan.spine, 0, range(1)).tolist() == [leaves.sum(0).tolist()]
 
 
 def test_a_bound_that_32_bits_do_not_hold_is_published_as_none() -> None:
@@ -73,10 +76,12 @@ def test_a_bound_that_32_bits_do_not_hold_is_published_as_none() -> None:
 
 
 def test_zeros_bar_the_cells_of_their_codes_and_no_others() -> None:
-    total, rule = planned(zeros=[{"place": ["1", "3"], "age": ["1"]}]).parts[0].rules
+    plan = planned(zeros=[{"place": ["1", "3"], "age": ["1"]}])
+    total, rule = plan.parts[0].rules
     assert (total.name, total.depths) == ("total_con", (0,))
     assert rule.name == "place_age_0_con"
-    assert rule.values(0, range(1)).reshape(3, 2).tolist() == [[NO_BOUND, NO_BOUND], [0, NO_BOUND], [0, NO_BOUND]]
+    found = rule.values(plan.spine, 0, range(1)).reshape(3, 2)
+    assert found.tolist() == [[NO_BOUND, NO_BOUND], [0, NO_BOUND], [0, NO_BOUND]]
 
 
 def test_a_file_that_breaks_a_rule_is_refused_with_the_area_and_the_numbers() -> None:
@@ -130,8 +135,8 @@ class Fixed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rule, name)
 
-    def values(self, depth: int, areas: range) -> Any:
-        return self.rule.values(depth, areas) if self.given is None else self.given[: len(areas)]
+    def values(self, spine: Any, depth: int, areas: range) -> Any:
+        return self.rule.values(spine, depth, areas) if self.given is None else self.given[: len(areas)]
 
 
 def test_settings_of_rules_that_name_nothing_are_told_at_once() -> None:
@@ -154,15 +159,15 @@ def test_settings_of_rules_that_name_nothing_are_told_at_once() -> None:
 def test_units_are_counted_where_they_are_and_their_numbers_published() -> None:
     plan = planned(units=UNITS)
     persons, units = plan.parts
-    assert units.counted.answers(units.schema.query("detailed"), 2, range(4)).tolist() == [
+    assert units.answers(units.schema.query("detailed"), 2, range(4)).tolist() == [
         [0, 1],
         [0, 1],
         [0, 1],
         [1, 0],
     ]
     (rule,) = units.rules
-    assert rule.values(2, range(4)).tolist() == [[1], [1], [1], [1]]
-    assert persons.counted.answers(persons.schema.query("total"), 2, range(4)).tolist() == [[2], [1], [2], [0]]
+    assert rule.values(plan.spine, 2, range(4)).tolist() == [[1], [1], [1], [1]]
+    assert persons.answers(persons.schema.query("total"), 2, range(4)).tolist() == [[2], [1], [2], [0]]
     assert not plan.doubts, "which blocks have a unit is published"
     assert [doubt.kind for doubt in planned().doubts] == ["areas-from-file"]
 

@@ -1,0 +1,303 @@
+"""The evidence of a release: its files held against the budget, the input and each other; audits of what is found.
+
+All of it but the totals of the input reads public files alone. Measurements of small files have an exact law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import combinations_with_replacement
+from pathlib import Path
+
+import polars as pl
+
+from stirred.data.bundle import BundleFiles, Findings, same_cells
+from stirred.data.frames import read_frame
+from stirred.data.microdata import Microdata
+from stirred.data.table_labels import without_labels
+from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.mechanisms.topdown.measure import class_counts
+from stirred.mechanisms.topdown.plan import TopDownPlan
+from stirred.mechanisms.topdown.published import PublishedMeasurements
+from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
+from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
+from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
+from stirred.mechanisms.topdown.spine import BYPASSED, SPINE, Spine
+from stirred.mechanisms.topdown.tree import AGREES
+from stirred.spec.invariant import Invariant, Margin
+from stirred.spec.problems import StirredError
+from stirred.spec.shift_law import DiscreteGaussian, Noise, ShiftLaw
+from stirred.spec.specification import Specification
+
+
+def verified(plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
+    """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
+    checks, publish = [], plan.design.settings.publish
+    for part in plan.parts:
+        arrays = release.internal["stores"][part.name].check()
+        checks.append(Check(what=f"store of {part.records}", cells=arrays, result="as it was written"))
+        if part.shares is None or "measurements" not in publish:
+            continue
+        expected = class_counts(plan.spine, part.schema, part.shares)
+        if found_classes(written.public / f"{part.file('measurements')}.parquet") != expected:
+            raise failed(f"the measurements of {part.records}, as written, do not have the noise of the budget")
+        what = f"measurements of {part.records}: noise of every area and query"
+        checks.append(Check(what=what, cells=sum(expected.values()), result="that of the budget"))
+    if "records" in publish:
+        checks += _verified_records(plan.design, release, written)
+    return checks
+
+
+def _verified_records(design: TopDownDesign, release: Release, written: Written) -> Iterator[Check]:
+    for part, made in release.internal["made"].items():
+        own, many = made.certificate, len(made.events)
+        if not own.passed:
+            raise failed(f"the counts of {part} do not keep all that is known: {'; '.join(own.failures[:3])}")
+        moved = f"all held; {many:,} events, see {EVENTS}.parquet" if many else "all held; no event"
+        checks = sum(own.checks.values())
+        yield Check(what=f"counts of {part}: sums, bounds, zeros and totals of every area", cells=checks, result=moved)
+    for name, cells, wrong in check_records(design, written.public):
+        if wrong:
+            raise failed(f"{name}, as written: {'; '.join(wrong)}")
+        yield Check(what=f"{name}, against the other public files", cells=cells, result="agrees")
+
+
+def verified_totals(data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
+    """Count the totals that are published exactly once more, from the records of the input."""
+    checks = []
+    for part in plan.parts:
+        for rule in (rule for rule in part.rules if rule.sign == "=" and rule.name != AGREES):
+            rows = pl.scan_parquet(parquet_files(written.public / f"{part.file('constraints')}.parquet"))
+            published = rows.filter(query_name=rule.name).select("geolevel", total=pl.col("value").list.first())
+            sums = dict(published.group_by("geolevel").agg(pl.col("total").sum()).collect().iter_rows())
+            file = data.households if part.name == UNITS or data.persons is None else data.persons
+            names = [plan.spine.names[depth] for depth in rule.depths]
+            if sums != dict.fromkeys(names, file.height):
+                raise failed(f"the totals of {part.records}, as written, do not add up to the records of the file")
+            what = f"totals of {part.records} by {', '.join(names)}"
+            checks.append(Check(what=what, cells=len(names), result="add up to the records of the input"))
+    return checks
+
+
+def audited(design: TopDownDesign, computed: Specification, bundle: BundleFiles, found: Findings) -> None:
+    """Compare the promise with the one computed again, the noise of all rows with the budget, records with all else."""
+    measured, records = ("measurements" in design.settings.publish, "records" in design.settings.publish)
+    if any(table.promise is None for table in design.earlier):
+        what = "its records agree with an earlier release, and its promise leaves out what that one costs"
+        found.bad(what, where="public/specification.json budget", remedy="make it again with this version")
+    audit_measurements(design, computed, bundle, found, measured=measured)
+    if not records:
+        return
+    for name, cells, wrong in check_records(design, bundle.public):
+        for text in wrong:
+            found.bad(text, where=f"public/{name}")
+        if not wrong:
+            found.checks.append(f"{name}: agrees with the other public files ({cells:,} comparisons)")
+    again = measured and not design.earlier
+    how = ": `stirred topdown microdata` makes them again" if again else ""
+    found.unchecked.append(f"whether the measurements give these records{how}")
+
+
+# ---- records against all that is published ----------------------------------------------------------------
+
+
+def file_at(public: Path, name: str) -> pl.DataFrame | None:
+    """Return a published file, in whichever format it is; None where there is none, or none that can be read."""
+    places = sorted(public.glob(f"{name}.*"))
+    try:
+        return read_frame(places[0], empty=True) if len(places) == 1 else None
+    except StirredError:
+        return None
+
+
+def check_records(design: TopDownDesign, public: Path) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """Yield for every file of records what was compared, how often, and what was wrong."""
+    areas, listed = file_at(public, AREAS), file_at(public, SPINE)
+    spine = None if listed is None else Spine.of_published(listed, design.names, bypass=design.settings.bypass)
+    counted: dict[str, pl.DataFrame] = {}
+    for kind in design.kinds:
+        if kind.shares is None:
+            continue
+        in_counts, in_records = kind.file("counts"), kind.file("records")
+        counts, records = file_at(public, in_counts), file_at(public, in_records)
+        if spine is None or areas is None or counts is None or records is None:
+            yield in_records, 0, ["it cannot be compared: a file that belongs to it is missing or cannot be read"]
+            continue
+        counted[kind.name] = records
+        try:
+            same = _same(design, kind, areas, counts, records)
+            yield in_records, counts.height, [] if same else [f"its records are not those of {in_counts}"]
+            certificate = _certified(kind, spine, public, counts)
+            yield in_counts, sum(certificate.checks.values()), certificate.failures
+        except (pl.exceptions.PolarsError, StirredError, LookupError, ValueError, TypeError) as error:
+            yield in_counts, 0, [f"it, or what is known of its areas, is not of the kind that is released ({error})"]
+    yield from _tables(design, public, counted)
+    listing = file_at(public, CERTIFICATE)
+    if listing is None or not {*counted} <= {*listing.get_columns()[0].to_list()}:
+        yield CERTIFICATE, 0, ["it does not certify all records"]
+
+
+def _same(
+    design: TopDownDesign, kind: RecordKind, areas: pl.DataFrame, counts: pl.DataFrame, records: pl.DataFrame
+) -> bool:
+    """Say whether records are counts in the columns of the file."""
+    columns = [*design.record_columns(kind)]
+    names = dict(zip(kind.schema.names, kind.columns, strict=True))
+    made = counts.select(
+        "geocode", pl.col("count").cast(pl.Int64), *(pl.col(a).alias(f" {b}") for a, b in names.items())
+    )
+    if "geocode" not in columns or areas.width > 1:
+        made = made.join(areas.cast(pl.String), on="geocode", how="left")
+    made = made.rename({f" {name}": name for name in names.values()}).select(*columns, "count")
+    found = records.select(columns).group_by(columns).len("count")
+    one, two = (
+        each.with_columns(pl.col("count").cast(pl.Int64), *(_plain(each[name]) for name in columns)).sort(columns)
+        for each in (made, found)
+    )
+    return one.equals(two)
+
+
+def _plain(column: pl.Series) -> pl.Series:
+    """Return codes as text; where all are numbers 01 is 1, as it is when records are read."""
+    texts = column.cast(pl.String)
+    numbers = len(texts) and texts.str.contains(r"^\d{1,18}$").all()
+    return texts.cast(pl.Int64).cast(pl.String) if numbers else texts
+
+
+def _certified(kind: RecordKind, spine: Spine, public: Path, counts: pl.DataFrame) -> Certificate:
+    """Return the certificate of counts against all that is published exactly of the areas of any level."""
+    roots = [path for what in ("constraints", "agreement") if (path := public / f"{kind.file(what)}.parquet").exists()]
+    tree = PublishedMeasurements.of_spine(spine, kind.schema, roots).tree()
+    certificate = Certificate()
+    check_tree(tree, read_counts(counts, kind.schema, tree.levels[-1].geocodes, certificate), certificate)
+    return certificate
+
+
+def _tables(
+    design: TopDownDesign, public: Path, counted: dict[str, pl.DataFrame]
+) -> Iterator[tuple[str, int, Sequence[str]]]:
+    """Count published tables once more from the records."""
+    for path in sorted((public / "tables").glob("*.csv")):
+        place = f"tables/{path.stem}"
+        try:
+            table = without_labels(read_frame(path))
+        except StirredError:
+            yield place, 0, ["it cannot be read"]
+            continue
+        variables = [name for name in table.columns if name != "count"]
+        records = counted.get(design.counted_by(variables))
+        if "count" not in table.columns or records is None or not {*variables} <= {*records.columns}:
+            yield place, 0, ["it cannot be counted anew from the released records"]
+        else:
+            same = same_cells(table, records, variables)
+            yield place, table.height, [] if same else ["it is not the table of the released records"]
+
+
+# ---- measurements -----------------------------------------------------------------------------------------
+
+Small = Sequence[tuple[str, int]]  # records: the leaf, and the cell of the schema
+
+
+def _leaves_and_cells(design: TopDownDesign) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return leaves that part at the bottom and at the top, and cells that differ in every attribute."""
+    below = "a" * (len(design.names) - 2)
+    return (f"a{below}", f"a{below[:-1]}b" if below else "b", f"b{below}"), (0, design.persons.schema.size - 1)
+
+
+def _small_spine(design: TopDownDesign) -> Spine:
+    """Return the areas of the small files: the second at the top has one area inside it, down to its leaf."""
+    leaves, _ = _leaves_and_cells(design)
+    listed = pl.DataFrame({"leaf": leaves}).unique()
+    widths = range(1, len(design.names))
+    return Spine.of_geocodes(listed, "leaf", widths=widths, names=design.names, bypass=design.settings.bypass)
+
+
+def small_law(design: TopDownDesign, dataset: Small) -> ShiftLaw:
+    """Return the exact law of the person measurements of a small file.
+
+    Areas are prefixes of leaves. Cells and areas that no record of the universe can be in are the same for all its
+    files and left out. A total that is published exactly is a number whose noise is conditioned on 0.
+    """
+    _, cells = _leaves_and_cells(design)
+    centre: list[int] = []
+    noises: list[Noise] = []
+    fixed: list[tuple[int]] = []
+    spine, shares = _small_spine(design), design.persons.shares
+    assert shares is not None
+    for depth, level in enumerate(design.names):
+        areas = spine.geocodes[depth].to_list()
+        inside = [[c for leaf, c in dataset if leaf[:depth] == area] for area in areas]
+        since = spine.carried(depth, range(len(areas)), idle=shares.idle)
+        for query in map(design.persons.schema.query, shares.measured(level)):
+            for own, first in zip(inside, since.tolist(), strict=True):
+                if first == BYPASSED:
+                    continue
+                sigma2 = shares.sigma2(level, query.name, since=design.names[first])
+                for cell in sorted({int(query.cell_of[c]) for c in cells}) if sigma2 is not None else ():
+                    centre.append(sum(int(query.cell_of[c]) == cell for c in own))
+                    noises.append(DiscreteGaussian(sigma2))  # type: ignore[arg-type]
+        if depth in design.depths(design.settings):
+            fixed += [(len(centre) + k,) for k in range(len(inside))]
+            centre += map(len, inside)
+            noises += [DiscreteGaussian(1)] * len(inside)
+    return ShiftLaw(centre, noises, fixed=fixed)
+
+
+def small_universes(design: TopDownDesign) -> list[list[Hashable]]:
+    """Return all files of one or two records in three leaves and two cells, apart where exact totals differ."""
+    leaves, cells = _leaves_and_cells(design)
+    kinds = [(leaf, cell) for leaf in dict.fromkeys(leaves) for cell in cells]
+    found: dict[Hashable, list[Hashable]] = {}
+    for many in (1, 2):
+        for file in combinations_with_replacement(kinds, many):
+            law = small_law(design, file)
+            found.setdefault((many, *(law.centre[place] for (place,) in law.fixed)), []).append(file)
+    return [*found.values()]
+
+
+def audit_measurements(
+    design: TopDownDesign, computed: Specification, bundle: BundleFiles, found: Findings, *, measured: bool = True
+) -> None:
+    """Compare the promise with the one computed anew, and the noise of all published rows with the budget."""
+    stated = bundle.specification
+    if computed.budget.realised != stated.budget.realised:
+        what = f"the settings give {computed.budget.shown}, and it says {stated.budget.shown}"
+        found.bad(what, where="public/specification.json budget")
+    elif _fixed(computed) != _fixed(stated):
+        found.bad("what it fixes is not what the settings publish exactly", where="public/specification.json")
+    else:
+        found.checks.append(f"budget {stated.budget_text}: computed anew from the settings")
+    areas = bundle.side(f"{SPINE}.parquet")
+    if areas is None or not measured:
+        return
+    spine = Spine.of_published(areas, design.names, bypass=design.settings.bypass)
+    for kind in design.kinds:
+        place = f"{kind.file('measurements')}.parquet"
+        if kind.shares is None or any(path in found.unread for path in parquet_files(bundle.public / place)):
+            continue
+        if spine is None or found_classes(bundle.public / place) != class_counts(spine, kind.schema, kind.shares):
+            found.bad("its areas, queries and variances are not those of the budget", where=f"public/{place}")
+        else:
+            found.checks.append(f"{place}: every area has every query, with the variance of the budget")
+    found.unchecked.append("whether the noise is of the stated law: the true counts are confidential")
+
+
+def _fixed(specification: Specification) -> set[Invariant]:
+    """Return what is fixed but for the number of all records, which older releases fixed without saying so."""
+    found = specification.multiverse.invariants
+    return {one for one in found if not (isinstance(one, Margin) and one == Margin(of=one.of))}
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the parts of a published file."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+
+def found_classes(path: Path) -> dict[tuple[str, str, str], int]:
+    """Return how many areas each level, query and variance parameter has in published measurements."""
+    keys = ["geolevel", "query_name", "sigma2"]
+    try:
+        rows = pl.scan_parquet(parquet_files(path)).group_by(keys).agg(pl.col("geocode").n_unique()).collect()
+    except (pl.exceptions.PolarsError, OSError):
+        return {}
+    return {(str(level), str(query), str(sigma2)): int(many) for level, query, sigma2, many in rows.iter_rows()}

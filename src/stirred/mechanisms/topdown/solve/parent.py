@@ -1,0 +1,508 @@
+"""One parent: its children's counts, jointly, from measurements to whole numbers.
+
+Where children cannot hold what the parent holds (:mod:`feasible`), its counts are moved as little as they must. Then
+comes the non-negative optimum, by our kernel on the grid or cell by cell. Rounding is controlled: whole counts next to
+the optimum that keep sums, bounds and totals, along a chain of queries, each inside the one before: the total, then the
+first attribute, and so on down to the cells. With the parent's cells this is a network, so that rounding cannot fail
+where the optimum keeps all limits, and it is optimal. Limits off the chain leave the network: then HiGHS decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stirred.data.problems import PlanError, bad_plan
+from stirred.mechanisms.topdown.schema import MarginalQuery
+from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
+from stirred.mechanisms.topdown.solve.objective import Objective, settled
+from stirred.mechanisms.topdown.solve.problem import (
+    NO_LIMIT,
+    AreaLimits,
+    Chain,
+    Flags,
+    Numbers,
+    Places,
+    Rounder,
+    Rules,
+    lattice_of,
+)
+from stirred.mechanisms.topdown.solve.programs import WHOLE, Quadratic, round_by_program
+
+_TOLERANCE: Final = 1e-10
+_MOST_ITERATIONS: Final = 20_000
+_LARGEST_PROGRAM: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverEvent:
+    """Something out of the ordinary, for the manifest: where, what was done, and why."""
+
+    level: str
+    area: str
+    what: str
+    why: str
+    amount: float = 0.0
+    moves: bool = False  # whether counts of an area were moved after they had been decided on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LevelStep:
+    """What is the same for all parents of a level: the objective and the limits of the children, and how to proceed."""
+
+    name: str  # of the children's level
+    rules: Rules
+    objective: Objective
+    limits: AreaLimits
+    chain: Chain
+    rounder: Rounder
+    totals_first: bool
+    geocodes: tuple[str, ...]
+    group: Places  # (areas,) group of areas whose total is known together
+    group_total: Places  # -1 where it is not known
+    keep_unrounded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChildCounts:
+    """The children of a parent: their counts in these cells (children, cells), before and after rounding."""
+
+    cells: Places
+    counts: Places
+    values: Numbers | None = None
+    events: tuple[SolverEvent, ...] = ()
+    iterations: int = 0
+    gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parent:
+    """What a parent holds in its cells, on the part of the grid that it fills, and what is asked of its children."""
+
+    step: LevelStep
+    name: str
+    children: slice
+    cells: Places
+    counts: Places | None  # None for an area that has no parent and may hold anything
+    rows: Places  # rows of the grid that it fills
+    grid: Places  # (rows, columns) cells of the schema
+    sizes: tuple[int, ...]  # codes that are left of each exchangeable attribute
+    held: Numbers  # (rows, columns); -1 without a parent
+    row: Places  # of each cell
+    column: Places
+    demands: Demands
+    lacks_rows: bool  # whether limits ask for rows that it does not have
+
+    @classmethod
+    def of(cls, step: LevelStep, name: str, cells: Places, counts: Places | None, children: slice) -> Parent:
+        """Return a parent with these counts."""
+        grid = step.rules.grid
+        width = grid.lattice.width
+        place = grid.place[cells]
+        rows, row = np.unique(place // width, return_inverse=True)
+        codes = np.unravel_index(place % width, grid.lattice.sizes) if grid.lattice.sizes else ()
+        column, columns, sizes = np.zeros(len(cells), dtype=np.int64), np.zeros(1, dtype=np.int64), []
+        for size, code in zip(grid.lattice.sizes, codes, strict=True):
+            present, own = np.unique(code, return_inverse=True)
+            column = column * len(present) + own
+            columns = (columns[:, None] * size + present[None, :]).reshape(-1)
+            sizes.append(len(present))
+        held = np.full((len(rows), len(columns)), 0.0 if counts is not None else -1.0)
+        if counts is not None:
+            held[row, column] = counts
+        by_row = held.sum(axis=1).astype(np.int64) if held.max(initial=-1.0) >= 0 else np.full(len(rows), NO_LIMIT)
+        demands, lacks_rows = _demands(step, rows, by_row, children)
+        return cls(
+            step=step,
+            name=name,
+            children=children,
+            cells=cells,
+            counts=counts,
+            rows=rows,
+            grid=grid.cells[np.ix_(rows, columns)],
+            sizes=tuple(sizes),
+            held=held,
+            row=row,
+            column=column,
+            demands=demands,
+            lacks_rows=lacks_rows,
+        )
+
+    @property
+    def published(self) -> tuple[MarginalQuery, Places] | None:
+        """Return the margin that was published before of all children, and its values."""
+        margin, values = self.step.rules.margin, self.step.limits.margin
+        if margin is None or values is None or np.any(values[self.children] < 0):
+            return None
+        return margin, values[self.children]
+
+    def event(self, what: str, why: str, amount: float, *, moves: bool = False) -> SolverEvent:
+        """Return something that happened here."""
+        return SolverEvent(level=self.step.name, area=self.name, what=what, why=why, amount=amount, moves=moves)
+
+    def impossible(self, why: str) -> PlanError:
+        """Return the error of a parent whose children cannot keep all that is known of them."""
+        return bad_plan(
+            f"no counts keep all that is known of {self.step.name} inside {self.name!r}: {why}",
+            where="constraints",
+            remedy="correct the bounds, totals or zeros that contradict each other",
+        )
+
+
+def _demands(step: LevelStep, rows: Places, by_row: Places, children: slice) -> tuple[Demands, bool]:
+    """Return what limits ask in some rows, and whether they ask for others; groups that cannot bind are left out."""
+    sets, limits = step.rules.groups[:, rows], step.limits.take(children)
+    allowed = limits.allowed[:, rows]
+    low, high = _without_implied(sets, limits.low, limits.high)
+    filled = allowed.astype(np.float64) @ sets.T.astype(np.float64) > 0
+    binding = (low > 0) | ((high < np.minimum(sets @ by_row, high[:, :1])) & filled)
+    # A group that is everything is the total, whichever query it came from.
+    total = sets.all(axis=1)
+    kept = np.flatnonzero(binding.any(axis=0) & sets.any(axis=1) & ~total)
+    lacks_rows = bool(np.any(low[:, ~sets.any(axis=1)] > 0) or np.any((low[:, 0] > 0) & ~allowed.any(axis=1)))
+    used, group = np.unique(step.group[children], return_inverse=True)
+    found = Demands(
+        rows=by_row,
+        allowed=allowed,
+        sets=np.concatenate([np.ones((1, len(rows)), dtype=np.bool_), sets[kept]]),
+        low=np.concatenate([low[:, total].max(axis=1)[:, None], low[:, kept]], axis=1),
+        high=np.concatenate([high[:, total].min(axis=1)[:, None], high[:, kept]], axis=1),
+        group=group.reshape(-1).astype(np.int64),
+        group_total=step.group_total[used],
+    )
+    return found, lacks_rows
+
+
+def _without_implied(sets: Flags, low: Places, high: Places) -> tuple[Places, Places]:
+    """Return limits without those that another one implies: the most of a larger set, the least of a smaller one."""
+    inside = (sets[:, None, :] <= sets[None, :, :]).all(axis=2)
+    earlier = np.arange(len(sets))[:, None] < np.arange(len(sets))[None, :]
+    same = inside & inside.T
+    # Of two sets that are the same here, the first stays. What implies is implied by nothing in a circle.
+    around = (inside & ~same) | (same & earlier.T)
+    within = (inside & ~same) | (same & earlier)
+    less = around & (high[:, None, :] <= high[:, :, None]).all(axis=0)  # the most of two implies that of one
+    more = within & (low[:, :, None] >= low[:, None, :]).all(axis=0)  # the least of one implies that of two
+    whole = sets.all(axis=1)
+    return np.where(more.any(axis=0) & ~whole, 0, low), np.where(less.any(axis=1), NO_LIMIT, high)
+
+
+def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | None, children: slice) -> ChildCounts:
+    """Return the children of one parent that holds ``counts`` in ``cells``; an area without a parent has None."""
+    low = step.limits.low[children]
+    if len(cells) == 0 and not low.any():
+        return ChildCounts(cells=cells, counts=np.zeros((len(low), 0), dtype=np.int64))
+    parent = Parent.of(step, name, cells, counts, children)
+    events: list[SolverEvent] = []
+    demands = parent.demands
+    if counts is not None and (parent.lacks_rows or (not demands.trivial and not possible(demands))):
+        parent, moved = _failsafe(parent)
+        demands, cells, counts = parent.demands, parent.cells, parent.counts
+        events.append(moved)
+    if counts is not None and len(low) == 1:
+        alone = counts[None, :]
+        return ChildCounts(cells=cells, counts=alone, values=alone.astype(float), events=tuple(events))
+    totals = np.where(demands.low[:, 0] == demands.high[:, 0], demands.low[:, 0], -1).astype(np.float64)
+    known = totals >= 0
+    margin: _Margin = parent.published
+    if np.any(demands.group_total >= 0) or step.totals_first:
+        totals = _totals(parent, totals)
+    if counts is None and known.all():
+        margin = settled(step.objective.margins, step.rules.grid, float(totals[0])) or margin
+    values, report, by_highs = _optimum(parent, totals, margin)
+    found, further = _rounded(parent, values, np.where(known, np.rint(totals), -1).astype(np.int64))
+    return ChildCounts(
+        cells=cells,
+        counts=found,
+        values=values if step.keep_unrounded else None,
+        events=tuple(each for each in (*events, by_highs, further) if each is not None),
+        iterations=int(report[0]),
+        gap=float(report[4]),
+    )
+
+
+def without_parent(step: LevelStep, name: str) -> ChildCounts:
+    """Return the counts of the one area at the top, which has no parent."""
+    everywhere = np.sort(step.rules.grid.cells[step.limits.allowed[0]].reshape(-1))
+    return solve_children(step, name, everywhere, None, slice(0, 1))
+
+
+def _failsafe(parent: Parent) -> tuple[Parent, SolverEvent]:
+    """Return the parent with its counts moved as little as children need; stop where no counts would do."""
+    step, cells, counts = parent.step, parent.cells, parent.counts
+    assert counts is not None
+    grid, limits = step.rules.grid, step.limits.take(parent.children)
+    # Rows that the parent does not have and a child may fill come in with one cell: where the parent has most.
+    width = grid.lattice.width
+    columns = np.bincount(grid.place[cells] % width, weights=counts, minlength=width)
+    absent = np.setdiff1d(np.flatnonzero(limits.allowed.any(axis=0)), grid.place[cells] // width)
+    cells = np.concatenate([cells, grid.cells[absent, int(columns.argmax())]])
+    counts = np.concatenate([counts, np.zeros(len(absent), dtype=np.int64)])
+    wide = Parent.of(step, parent.name, cells, counts, parent.children)
+    demands = wide.demands
+    names = [_row_name(step.rules, int(row)) for row in wide.rows]
+    why = reason(demands, row_names=names, children=step.geocodes[parent.children])
+    rows = least_violation(demands)
+    if rows is None:
+        raise parent.impossible(why)
+    moved = counts.copy()
+    for place, change in enumerate(rows - demands.rows):
+        own = np.flatnonzero(wide.row == place)
+        order = own[np.lexsort((own, -counts[own]))]  # the largest cells first, then the order of cells
+        if change > 0:
+            moved[order[0]] += change
+        for cell in order if change < 0 else ():
+            taken = min(int(moved[cell]), -int(change))
+            moved[cell] -= taken
+            change += taken
+    amount = int(np.abs(rows - demands.rows).sum())
+    what = f"the counts of this area were moved by {amount:,} in all, so that its children can hold them"
+    kept = np.flatnonzero(moved)[np.argsort(cells[moved > 0])]
+    found = Parent.of(step, parent.name, cells[kept], moved[kept], parent.children)
+    return found, parent.event(what, why, amount, moves=True)
+
+
+def _row_name(rules: Rules, row: int) -> str:
+    grid = rules.grid
+    shape = [grid.schema.shape[axis] for axis in grid.differing]
+    codes = np.unravel_index(row, shape) if shape else ()
+    return ", ".join(
+        f"{grid.schema.names[axis]} {grid.schema.attributes[axis].codes[code]}"
+        for axis, code in zip(grid.differing, codes, strict=True)
+        if grid.schema.shape[axis] > 1
+    )
+
+
+def _totals(parent: Parent, totals: Numbers) -> Numbers:
+    """Return the children's totals, fixed before their cells: those known, and the nearest to the estimates."""
+    if np.all(totals >= 0):
+        return totals
+    objective, demands = parent.step.objective, parent.demands
+    variance = objective.total_variance[parent.children]
+    if not np.all(np.isfinite(variance) | (totals >= 0)):
+        if np.all(demands.group_total < 0):
+            return totals  # an area whose total is not measured: all cells are solved for at once
+        variance = np.where(np.isfinite(variance), variance, 1e12)
+    found = best_totals(demands, objective.total[parent.children], variance)
+    return totals if found is None else found
+
+
+# ---- the non-negative optimum -----------------------------------------------------------------------------
+
+_Margin = tuple[MarginalQuery, npt.NDArray[Any]] | None
+
+
+def _optimum(parent: Parent, totals: Numbers, margin: _Margin) -> tuple[Numbers, Numbers, SolverEvent | None]:
+    """Return the non-negative optimum (children, cells), and how it was found."""
+    largest_total = np.abs(parent.step.objective.total[parent.children]).max(initial=0.0)
+    largest = max(1.0, float(parent.held.max(initial=0.0)), float(largest_total))
+    by_cell = _is_sparse(parent)
+    problem = (on_cells if by_cell else _on_grid)(parent, totals, margin)
+    found, report, done = problem.by_kernel(_TOLERANCE * largest**0.5, _MOST_ITERATIONS)
+    event = None
+    if not done:
+        better = problem.by_highs() if found.size <= _LARGEST_PROGRAM else None
+        found = found if better is None else better
+        what = "solved by HiGHS" if better is not None else "accepted with the gap given"
+        why = f"alternating directions did not settle in {_MOST_ITERATIONS:,} iterations"
+        event = parent.event(what, why, float(report[4]))
+    return found[:, :, 0] if by_cell else found[:, parent.row, parent.column], report, event
+
+
+def _is_sparse(parent: Parent) -> bool:
+    """Say whether it is cheaper to take the cells one by one than the grid around them.
+
+    An iteration takes cells squared for each child, against all of the grid times its structure; but first a matrix of
+    the size of the cells is inverted for each kind of child.
+    """
+    kinds = parent.step.objective.kind[parent.children]
+    cells, height, width = len(parent.cells), *parent.grid.shape
+    structure = height + 4 * 2 ** len(parent.sizes)
+    dense = 0.6 * len(np.unique(kinds)) * cells**3 + 50 * len(kinds) * cells**2
+    return bool(parent.held[0, 0] >= 0 and dense < 85 * len(kinds) * height * width * structure)
+
+
+def _on_grid(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
+    """Return the problem on the rows and columns of the grid that the parent fills."""
+    precision, kind, sets, low, high = _shared(parent, totals)
+    number, height = len(totals), len(parent.rows)
+    free = (parent.demands.allowed & (totals != 0)[:, None])[:, :, None] & (parent.held != 0)[None]
+    lattice = lattice_of(parent.sizes)
+    equal, at, values = _equal_totals(totals, height), 0, totals.reshape(number, 1, 1)
+    if margin is not None:
+        # A margin that was published before (section 6): groups of rows, by the columns that it keeps.
+        (query, told), grid = margin, parent.step.rules.grid
+        groups, group = np.unique(grid.rows_of(query)[parent.rows], return_inverse=True)
+        at, cell = grid.kept_by(query), query.cell_of[parent.grid]
+        values = np.zeros((number, len(groups), lattice.groups[at]))
+        values[:, group[:, None], lattice.place[at][None, :]] = told[:, cell]
+        equal = groups[:, None] == groups[group][None, :]
+        free &= told[:, cell] > 0
+    return Quadratic(
+        parent=parent.held,
+        free=free,
+        precision=precision[:, :, parent.rows[:, None], parent.rows[None, :]],
+        kind=kind,
+        linear=parent.step.objective.at(parent.children, parent.grid),
+        lattice=lattice,
+        equal_groups=equal,
+        equal_at=at,
+        equal_to=values[:, : len(equal)],
+        bound_groups=sets,
+        lowest=low,
+        highest=high,
+    )
+
+
+def on_cells(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
+    """Return the same problem on the cells that the parent fills, each a row of its own."""
+    from stirred.mechanisms.topdown.solve.admm_kernel import restricted
+
+    precision, kind, sets, low, high = _shared(parent, totals)
+    row, cells = parent.row, parent.cells
+    free = (parent.demands.allowed & (totals != 0)[:, None])[:, row]
+    equal, values = _equal_totals(totals, len(row)), totals.reshape(-1, 1, 1)
+    if margin is not None:
+        query, told = margin
+        groups, group = np.unique(query.cell_of[cells], return_inverse=True)
+        equal, values = np.arange(len(groups))[:, None] == group[None, :], told[:, groups, None].astype(np.float64)
+        free &= told[:, query.cell_of[cells]] > 0
+    own = np.empty((len(precision), 1, len(row), len(row)))
+    places = np.ascontiguousarray(lattice_of(parent.sizes).place[:, parent.column])
+    restricted(np.ascontiguousarray(precision), parent.rows[row], places, own)
+    return Quadratic(
+        parent=parent.held[row, parent.column][:, None],
+        free=free[:, :, None],
+        precision=own,
+        kind=kind,
+        linear=parent.step.objective.at(parent.children, cells[:, None]),
+        lattice=lattice_of(()),
+        equal_groups=equal,
+        equal_at=0,
+        equal_to=values[:, : len(equal)],
+        bound_groups=sets[:, row],
+        lowest=low,
+        highest=high,
+    )
+
+
+def _shared(parent: Parent, totals: Numbers) -> tuple[Numbers, Places, Flags, Numbers, Numbers]:
+    """Return what both forms of a problem need: precisions, kinds, and the sets that are bounded with their bounds."""
+    objective, demands = parent.step.objective, parent.demands
+    kinds, kind = np.unique(objective.kind[parent.children], return_inverse=True)
+    most = min(int(demands.rows.sum()), NO_LIMIT)
+    limited = np.any(demands.low[:, 0] > 0) or np.any(demands.high[:, 0] < most)
+    sets = slice(1 if np.all(totals >= 0) or not limited else 0, None)
+    low, high = demands.low[:, sets].astype(np.float64), demands.high[:, sets].astype(np.float64)
+    return objective.precision[kinds], kind.reshape(-1).astype(np.int64), demands.sets[sets], low, high
+
+
+def _equal_totals(totals: Numbers, height: int) -> Flags:
+    """Return the rows of which the sum is fixed: all where totals are, else there is no such equality."""
+    return np.ones((1 if np.all(totals >= 0) else 0, height), dtype=np.bool_)
+
+
+# ---- whole counts -----------------------------------------------------------------------------------------
+
+_Set = tuple[Flags, Places, Places]  # cells, and the least and most that each child has in them
+
+
+def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, SolverEvent | None]:
+    """Return whole counts of the children (children, cells), by a flow or by HiGHS."""
+    from stirred.mechanisms.topdown.solve.flow_kernel import round_children
+
+    rounder, demands, need = parent.step.rounder, parent.demands, parent.counts
+    chain, low, high, off_chain, allowed = _along_chain(parent, totals)
+    column = np.arange(len(parent.cells), dtype=np.int64)
+    if need is None:
+        total = totals[0] if totals[0] >= 0 else int(np.rint(values.sum()))
+        need, column = np.array([total], dtype=np.int64), np.zeros(len(parent.cells), dtype=np.int64)
+    found = np.zeros(values.shape, dtype=np.int64)
+    for slack in () if off_chain else (0, 1, 3):
+        left = round_children(
+            np.ascontiguousarray(values),
+            need,
+            column,
+            chain,
+            low,
+            high,
+            allowed,
+            demands.group,
+            demands.group_total,
+            rounder.weights(len(chain)),
+            rounder.pre_rounded,
+            slack,
+            WHOLE,
+            found,
+        )
+        if left == 0:
+            why = "the optimum misses a limit by more than its tolerance"
+            return found, parent.event(f"counts were rounded by up to {slack + 1}", why, slack) if slack else None
+    sets = [*off_chain, *_sets_of(chain, low, high)]
+    for slack in (0, 1, 3, 100):
+        better = round_by_program(
+            values,
+            need=need,
+            column=column,
+            chain=chain,
+            sets=sets,
+            allowed=allowed,
+            group=demands.group,
+            group_total=demands.group_total,
+            rounder=rounder,
+            slack=slack,
+        )
+        if better is not None:
+            why = "limits overlap, so that rounding is not a flow"
+            return better, parent.event(f"rounded by HiGHS, by up to {slack + 1}", why, slack)
+    raise parent.impossible("no whole counts beside the optimum keep all limits")
+
+
+def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[_Set], Flags]:
+    """Return the groups of cells along the chain, their limits by child, the limits off it, and what may be filled."""
+    queries, cells, demands = parent.step.chain.queries, parent.cells, parent.demands
+    chain = np.empty((len(queries), len(cells)), dtype=np.int64)
+    labels = []
+    for level, groups in enumerate(parent.step.chain.groups):
+        present, chain[level] = np.unique(groups[cells], return_inverse=True)
+        labels.append(present)
+    low = np.zeros((len(totals), len(chain), max(map(len, labels))), dtype=np.int64)
+    high = np.full(low.shape, NO_LIMIT, dtype=np.int64)
+    low[:, 0, 0] = np.maximum(demands.low[:, 0], np.maximum(totals, 0))
+    high[:, 0, 0] = np.where(totals >= 0, totals, demands.high[:, 0])
+    off_chain: list[_Set] = []
+    for place in range(1, len(demands.sets)):
+        inside = demands.sets[place][parent.row]
+        level = next((k for k, own in enumerate(chain) if _is_group(own, inside)), -1)
+        if level < 0:
+            off_chain.append((inside, demands.low[:, place], demands.high[:, place]))
+            continue
+        group = chain[level][inside][0]
+        low[:, level, group] = np.maximum(low[:, level, group], demands.low[:, place])
+        high[:, level, group] = np.minimum(high[:, level, group], demands.high[:, place])
+    allowed = demands.allowed[:, parent.row]
+    if parent.published is not None and parent.published[0] in queries:
+        query, margin = parent.published
+        level = queries.index(query)
+        low[:, level, : len(labels[level])] = high[:, level, : len(labels[level])] = margin[:, labels[level]]
+        allowed &= margin[:, query.cell_of[cells]] > 0
+    return chain, low, high, off_chain, allowed
+
+
+def _is_group(own: Places, inside: Flags) -> bool:
+    """Say whether cells are exactly one group of a level of the chain."""
+    groups = np.unique(own[inside])
+    return len(groups) == 1 and bool(np.all((own == groups[0]) == inside))
+
+
+def _sets_of(chain: Places, low: Places, high: Places) -> list[_Set]:
+    found = []
+    for level, own in enumerate(chain):
+        for group in range(own.max() + 1):
+            least, most = low[:, level, group], high[:, level, group]
+            if np.any(least > 0) or np.any(most < NO_LIMIT):
+                found.append((own == group, least, most))
+    return found

@@ -1,0 +1,598 @@
+"""From the top of a hierarchy down to its leaves: whole counts in every area that keep all that is known.
+
+The areas above the shards (counties, say) are solved first, then shard by shard, so that memory does not grow with the
+number of leaves. Each shard is a task of its own: the counts are the same on any number of threads or machines, and a
+run that was interrupted goes on at the level where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, TypeVar
+from uuid import uuid4
+from zipfile import BadZipFile
+
+import numpy as np
+import polars as pl
+
+from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.engines.blas import one_blas_thread
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import Engine
+from stirred.mechanisms.topdown.counts import Counts
+from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel, UpwardPass, summary, upward
+from stirred.mechanisms.topdown.schema import MarginalQuery
+from stirred.mechanisms.topdown.solve.objective import (
+    Objective,
+    bottom_up_objective,
+    collapsed,
+    first_of,
+    inherited,
+    margins_of,
+    model_on,
+    own_objective,
+    stacked,
+)
+from stirred.mechanisms.topdown.solve.parent import ChildCounts, LevelStep, SolverEvent, solve_children, without_parent
+from stirred.mechanisms.topdown.solve.problem import (
+    AreaLimits,
+    Chain,
+    Places,
+    Rounder,
+    Rules,
+    contradictions,
+    implied,
+    is_bound,
+    joined,
+    limits_up,
+    margins_off,
+    tightened,
+    unions,
+    with_unions,
+)
+from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Shard, Tree, groups_inside, opened, regrouped
+from stirred.spec.problems import Problem
+
+T = TypeVar("T")
+Shards = Callable[[], Iterable[Shard]]  # called as often as they are gone through
+_LEAST_VARIANCE: Final = 1e-4
+_REMEMBERED: Final = 1 << 29  # bytes of objectives that are kept between the two passes over shards
+_AT_ONCE: Final = 16  # parents that a thread takes together
+_UNROUNDED: Final = {"parent": pl.String, "geocode": pl.String, "cell": pl.Int64, "value": pl.Float64}
+
+
+# ---- how is solved ----------------------------------------------------------------------------------------
+
+Totals = Literal["measured", "between"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """How areas are solved for: from which measurements, where totals come first, and how is rounded.
+
+    ``totals``: first at all levels between the top and the leaves, or only at those of them that measure totals well;
+    ``margins``: whether margins come first at the top, where they are measured well.
+    """
+
+    name: str
+    bottom_up: bool
+    totals: Totals
+    rounder: Rounder
+    margins: bool = False
+
+    def totals_first(self, level: Level, *, place: int, depth: int) -> bool:
+        """Say whether the totals of the areas of a level are fixed before their cells.
+
+        A single pass is best at the leaves, where totals are known from cells: a leaf total pass raised the error of
+        leaf totals by half (section 1.4). Totals are measured well if they are so as precisely as the finest query.
+        """
+        if not 0 < place < depth - 1:
+            return False
+        if self.totals == "between" or not level.answers:
+            return True
+        finest = max(level.answers, key=lambda each: each.query.size)
+        total = [each for each in level.answers if each.query.size == 1]
+        return bool(total and np.median(total[0].precision) >= np.median(finest.precision))
+
+
+ARMS: Final[Mapping[str, Arm]] = {
+    arm.name: arm
+    for arm in (
+        Arm(name="default", bottom_up=True, totals="measured", rounder=Rounder(), margins=True),
+        Arm(name="blue", bottom_up=True, totals="between", rounder=Rounder(pre_rounded=2, totals_first=True)),
+        Arm(name="bureau", bottom_up=False, totals="between", rounder=Rounder(pre_rounded=1, totals_first=True)),
+    )
+}
+
+
+def arm_named(name: str) -> Arm:
+    """Return the arm of a name.
+
+    >>> arm_named("bureau").bottom_up
+    False
+    """
+    if name not in ARMS:
+        raise bad_plan(f"there is no arm '{name}'", where="arm", remedy=f"write one of {listed([*ARMS])}")
+    return ARMS[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolveOptions:
+    """How to solve: the arm, known totals of groups of areas, given parents, where and on how many threads.
+
+    Shards run on ``engine``, or else on the threads that areas above them have too.
+    """
+
+    arm: Arm
+    groups: tuple[GroupTotal, ...] = ()
+    parents: Mapping[tuple[str, str], tuple[Places, Places]] = field(default_factory=dict)  # (level, geocode): counts
+    keep_unrounded: bool = False
+    threads: int = 1
+    engine: Engine | None = None
+    store: LevelStore | None = None
+    progress: Callable[[str, int, int], None] | None = None
+
+    @property
+    def alone(self) -> SolveOptions:
+        """Return them for a task, which has no threads and reports no progress."""
+        return replace(self, threads=1, engine=None, progress=None)
+
+    def report(self, stage: str, done: int, whole: int) -> None:
+        """Report how far it is."""
+        if self.progress is not None:
+            self.progress(stage, done, whole)
+
+
+# ---- what comes out ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LevelCounts:
+    """The counts of the areas of a level, what happened, and how many problems and iterations it took."""
+
+    counts: Counts
+    events: tuple[SolverEvent, ...] = ()
+    parents: int = 0
+    iterations: int = 0
+    largest_gap: float = 0.0
+    unrounded: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_UNROUNDED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TreeCounts:
+    """The counts of each level of a tree from its top, what happened, and how many problems and iterations it took."""
+
+    tree: Tree
+    levels: tuple[Counts, ...]
+    is_top: bool  # whether these are the areas above the shards
+    events: tuple[SolverEvent, ...]
+    parents: int
+    iterations: int
+    largest_gap: float
+    unrounded: pl.DataFrame  # children before rounding: parent, geocode, cell, value; zeros are left out
+
+    @property
+    def leaves(self) -> pl.DataFrame:
+        """Return the counts of the leaves as they are published."""
+        return self.levels[-1].frame(self.tree.schema, self.tree.levels[-1].geocodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelStore:
+    """Levels that are done, in a folder; those of a run with other measurements or settings are not taken."""
+
+    folder: Path
+    mark: str  # of measurements and settings
+
+    def _path(self, name: str) -> Path:
+        digest = hashlib.sha256(f"{self.mark} {name}".encode()).hexdigest()[:24]
+        return self.folder / f"{digest}.npz"
+
+    def load(self, name: str) -> LevelCounts | None:
+        """Return the level that was kept under a name; None if there is none, or it is damaged."""
+        path = self._path(name)
+        if not path.exists():
+            return None
+        try:
+            with path.open("rb") as stream, np.load(stream) as kept:
+                parents, iterations, gap = kept["done"]
+                return LevelCounts(
+                    counts=Counts(starts=kept["starts"], cells=kept["cells"], counts=kept["counts"]),
+                    events=tuple(SolverEvent(**each) for each in json.loads(kept["events"].tobytes())),
+                    parents=int(parents),
+                    iterations=int(iterations),
+                    largest_gap=float(gap),
+                )
+        except (OSError, ValueError, EOFError, BadZipFile):
+            return None
+
+    def save(self, name: str, level: LevelCounts) -> None:
+        """Keep a level, completely or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        writing = self.folder / f"{uuid4().hex}.writing"  # another attempt may write the same
+        with writing.open("wb") as stream:
+            np.savez(
+                stream,
+                starts=level.counts.starts,
+                cells=level.counts.cells,
+                counts=level.counts.counts,
+                events=np.frombuffer(json.dumps([asdict(each) for each in level.events]).encode(), dtype=np.uint8),
+                done=np.array([level.parents, level.iterations, level.largest_gap]),
+            )
+        os.replace(writing, self._path(name))
+
+
+# ---- what all trees share ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Strategy:
+    """What is decided once from all shards, before the first of them is solved."""
+
+    options: SolveOptions
+    rules: Rules
+    chain: Chain
+    model: SubspaceModel
+    names: tuple[str, ...]  # of all levels, from the top
+    totals_first: frozenset[str]  # levels at which totals are fixed before cells
+    measured: tuple[MarginalQuery, ...]
+
+    @classmethod
+    def of(cls, shards: Shards, top: Tree | None, options: SolveOptions, engine: Engine) -> Strategy:
+        """Return the strategy of all shards: a later one may have queries and limits that the first has not."""
+        sketches = [*engine.map_groups(shards(), _sketch)]
+        trees = sketches if top is None else [top, *sketches]
+        queries = [*dict.fromkeys(each.query for tree in trees for level in tree.levels for each in level.answers)]
+        rules = Rules.of(trees)
+        upper = () if top is None else top.levels[:-1]
+        below = zip(*(tree.levels for tree in sketches), strict=True)
+        pattern = {level.name: level for level in (*upper, *map(_side_by_side, below))}
+        if not queries:
+            remedy = "name a folder or file that has some"
+            raise bad_plan("there are no measurements", where="measurements", remedy=remedy)
+        for each in options.groups:
+            if each.level not in pattern:
+                what = f"totals are given for the level '{each.level}', which is not there"
+                raise bad_plan(what, where="totals", remedy="")
+        first, depth = options.arm.totals_first, len(pattern)
+        return cls(
+            options=options,
+            rules=rules,
+            chain=Chain.of(rules),
+            model=model_on(rules.grid, queries),
+            names=tuple(pattern),
+            totals_first=frozenset(
+                name for place, (name, each) in enumerate(pattern.items()) if first(each, place=place, depth=depth)
+            ),
+            measured=tuple(each.query for level in pattern.values() for each in level.answers),
+        )
+
+    @one_blas_thread()
+    def limits(self, levels: Sequence[Level], *, beneath: AreaLimits | None = None) -> list[AreaLimits]:
+        """Return the limits of all levels, known totals of groups included; stop where they contradict each other."""
+        found = limits_up(self.rules, levels, beneath=beneath, groups=self.options.groups)
+        problems = [
+            Problem(what=text, where="constraints", remedy="correct the limits of this area or of those inside it")
+            for level, own in zip(levels, found, strict=True)
+            for text in contradictions(self.rules, level, tightened(self.rules, own))
+        ]
+        for level, own, below, inside in zip(levels, found, found[1:], levels[1:], strict=False):
+            for text in margins_off(level, own, below, inside.parent):
+                problems.append(Problem(what=text, where="constraints", remedy="give one release, of all areas"))
+            if childless := np.flatnonzero(np.bincount(inside.parent, minlength=level.areas) == 0).tolist():
+                names = listed([level.geocodes[area] for area in childless[:5]])
+                what = f"{level.name} {names} has no {inside.name} inside it, so that its records have no place"
+                problems.append(Problem(what=what, where="measurements", remedy="give all areas down to the leaves"))
+        if problems:
+            raise PlanError(problems)
+        return found
+
+    @one_blas_thread()
+    def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates] | None = None) -> list[Objective]:
+        """Return the objectives of all levels of a shard; note in ``beneath`` what it says of its top."""
+        grid, upper = self.rules.grid, tree.names[:-1]
+        leaves = own_objective(grid, tree.levels[-1], dense=False)
+        if not self.options.arm.bottom_up:
+            levels = inherited(tree.levels)[: len(upper)]
+            self._require_measured(levels[0] if levels else tree.levels[0])
+            return [*(own_objective(grid, level, dense=True) for level in levels), leaves]
+        groups, linear = self._groups_in(tree), self._without_margin(tree)
+        if not any(each.level == tree.names[-1] for each in groups):  # a group of leaves needs each of them
+            linear = collapsed(linear, self.model)
+        up = upward(self.model, regrouped(linear, groups))
+        if beneath is not None:
+            beneath[tree.levels[0].geocodes[0]] = summary(up)
+        return [*self._bottom_up(up, upper), leaves] if upper else self._bottom_up(up, tree.names)
+
+    @one_blas_thread()
+    def upper_objectives(
+        self, top: Tree, beneath: Mapping[str, LevelEstimates], tops: Sequence[Objective]
+    ) -> list[Objective]:
+        """Return the objectives of the areas above shards, given what the shards say of their tops."""
+        if self.options.arm.bottom_up:
+            up = upward(self.model, regrouped(self._without_margin(top), self._groups_in(top)), beneath=beneath)
+            return self._bottom_up(up, top.names)
+        self._require_measured(top.levels[0])
+        return [*(own_objective(self.rules.grid, level, dense=True) for level in top.levels[:-1]), stacked(tops)]
+
+    def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
+        """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
+        grid, model = self.rules.grid, self.model
+        floors = [floor for floor in up.floors if floor.level.name in names]
+        found = [bottom_up_objective(grid, model, floor) for floor in floors]
+        if self.options.arm.margins and names[0] == self.names[0] and self.rules.margin is None:
+            found[0] = replace(found[0], margins=margins_of(grid, model, floors[0], self.measured))
+        return found
+
+    def _require_measured(self, top: Level) -> None:
+        """Refuse an area at the very top that an arm knows nothing of."""
+        if top.name == self.names[0] and not any(np.isfinite(each.variance).any() for each in top.answers):
+            what = f"the arm '{self.options.arm.name}' uses the measurements of each level alone, and the top has none"
+            raise bad_plan(what, where="arm", remedy="use the arm 'default', or give measurements of the top")
+
+    def _without_margin(self, tree: Tree) -> Tree:
+        """Return a tree for the linear estimates: an earlier release binds the counts, and does not measure them."""
+        margin = self.rules.margin
+        if margin is None:
+            return tree
+        levels = [replace(each, known=tuple(k for k in each.known if not implied(k, margin))) for each in tree.levels]
+        return replace(tree, levels=tuple(levels))
+
+    def _groups_in(self, tree: Tree) -> list[GroupTotal]:
+        """Return the groups of a tree; of a shard those below its top, which is one of the areas above the shards."""
+        if tree.levels[0].name == self.names[0]:
+            return [each for each in self.options.groups if each.level in tree.names]
+        return groups_inside(tree, self.options.groups)
+
+    def step(self, level: Level, limits: AreaLimits, objective: Objective) -> LevelStep:
+        """Return what all parents of a level share."""
+        group, group_total = np.zeros(level.areas, dtype=np.int64), [-1]
+        places = {code: place for place, code in enumerate(level.geocodes)} if self.options.groups else {}
+        for each in self.options.groups:
+            members = [places[code] for code in each.members if code in places]
+            if each.level == level.name and len(members) > 1:
+                group[members] = len(group_total)
+                group_total.append(each.value)
+        return LevelStep(
+            name=level.name,
+            rules=self.rules,
+            objective=objective,
+            limits=limits,
+            chain=self.chain,
+            rounder=self.options.arm.rounder,
+            totals_first=level.name in self.totals_first,
+            geocodes=level.geocodes,
+            group=group,
+            group_total=np.array(group_total, dtype=np.int64),
+            keep_unrounded=self.options.keep_unrounded,
+        )
+
+
+def _sketch(shard: Shard) -> Tree:
+    """Return what decides how to proceed, without areas: queries, variances above the leaves, and kinds of limits."""
+    tree, levels, none = _usable(shard), [], np.zeros(0, dtype=np.int64)
+    for place, level in enumerate(tree.levels):
+        spread = slice(None) if place < len(tree.levels) - 1 else slice(0, 0)
+        answers = (
+            Answers(query=a.query, values=none.reshape(0, 1), variance=a.variance[spread]) for a in level.answers
+        )
+        known = (
+            replace(each, values=each.values[bound : bound + 1], given=np.array([each.given.all()]))
+            for each in level.known
+            for bound in (int(is_bound(each.values).any(axis=1).argmax()),)
+        )
+        levels.append(Level(name=level.name, geocodes=(), parent=none, answers=tuple(answers), known=tuple(known)))
+    return replace(tree, levels=tuple(levels))
+
+
+def _side_by_side(levels: Sequence[Level]) -> Level:
+    """Return one level of all shards; where one does not ask what another asks, it has an infinite variance."""
+    queries = dict.fromkeys(each.query for level in levels for each in level.answers)
+    most = [max((each.variance.size for each in level.answers), default=0) for level in levels]
+    answers = []
+    for query in queries:
+        own = ({each.query: each.variance for each in level.answers}.get(query) for level in levels)
+        spread = [np.full(many, np.inf) if each is None else each for many, each in zip(most, own, strict=True)]
+        none = np.zeros((0, query.size), dtype=np.int64)
+        answers.append(Answers(query=query, values=none, variance=np.concatenate(spread)))
+    return replace(levels[0], answers=tuple(answers))
+
+
+def _usable(shard: Shard) -> Tree:
+    """Return a tree whose noise has a variance that numbers can hold; below the least one, rounding decides anyway."""
+    tree, levels = opened(shard), []
+    for level in tree.levels:
+        answers = [replace(each, variance=np.maximum(each.variance, _LEAST_VARIANCE)) for each in level.answers]
+        levels.append(replace(level, answers=tuple(answers)))
+    return replace(tree, levels=tuple(levels))
+
+
+# ---- all trees --------------------------------------------------------------------------------------------
+
+
+def solve(shards: Shards, options: SolveOptions, *, top: Tree | None = None) -> Iterator[TreeCounts]:
+    """Yield the solved trees: first the areas above the shards if there are any, then the shards in their order.
+
+    The lowest level of ``top`` are the areas at the top of the shards, in their order; what was measured there, and is
+    known of them, belongs to the shards. It is None where there is one shard with everything.
+    """
+    return solve_and(shards, options, lambda number, tree: tree, top=top)
+
+
+def solve_and(
+    shards: Shards, options: SolveOptions, finish: Callable[[int, TreeCounts], T], *, top: Tree | None = None
+) -> Iterator[T]:
+    """Yield what ``finish`` makes of each solved tree and its number, there where it was solved."""
+    engine = options.engine or LocalEngine(threads=options.threads)
+    top = None if top is None else _usable(top)
+    strategy = Strategy.of(shards, top, options, engine)
+    if top is None:
+        for number, tree in enumerate(map(_usable, shards())):
+            yield finish(number, _go_down(strategy, tree, strategy.limits(tree.levels), strategy.objectives(tree)))
+        return
+    task = _ShardTask(strategy=replace(strategy, options=options.alone), finish=finish)
+    limits, tops = [], []
+    beneath: dict[str, LevelEstimates] = {}
+    for limit, objective, floors in engine.map_groups(enumerate(shards()), task.up):
+        limits.append(limit)
+        tops.append(objective)
+        beneath.update(floors)
+        options.report("bottom-up", len(tops), top.levels[-1].areas)
+    own = strategy.limits(top.levels, beneath=joined(limits))
+    upper = _go_down(strategy, top, own, strategy.upper_objectives(top, beneath, tops), is_top=True)
+    yield finish(0, upper)
+    decided = upper.levels[-1]
+    numbered = ((place, shard, decided[place]) for place, shard in enumerate(shards()))
+    for place, done in enumerate(engine.map_groups(numbered, task.down)):
+        yield done
+        options.report("top-down", place + 1, len(decided))
+
+
+class _ObjectiveCache(dict[int, list[Objective]]):
+    """Objectives of shards between the passes, as far as memory allows; another machine has none and makes them."""
+
+    def __init__(self) -> None:
+        self._size, self._adding = 0, threading.Lock()
+
+    def keep(self, place: int, objectives: Sequence[Objective]) -> None:
+        with self._adding:
+            self._size += sum(each.linear.nbytes for each in objectives if each.linear is not None)
+            if self._size <= _REMEMBERED:
+                self[place] = [replace(each, answers=()) for each in objectives]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ShardTask(Generic[T]):
+    """The two passes over a shard: upwards what it says of its top, downwards its counts."""
+
+    strategy: Strategy
+    finish: Callable[[int, TreeCounts], T]
+    remembered: _ObjectiveCache = field(default_factory=_ObjectiveCache)
+
+    def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, LevelEstimates]]:
+        place, tree = numbered[0], _usable(numbered[1])
+        floors: dict[str, LevelEstimates] = {}
+        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, floors)
+        self.remembered.keep(place, objectives)
+        return limits.take(slice(0, 1)), first_of(objectives[0]), floors
+
+    def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> T:
+        place, tree = numbered[0], _usable(numbered[1])
+        objectives = self.remembered.pop(place, None) or self.strategy.objectives(tree)
+        objectives[-1] = replace(objectives[-1], answers=tree.levels[-1].answers)
+        limits = self.strategy.limits(tree.levels)
+        return self.finish(place + 1, _go_down(self.strategy, tree, limits, objectives, given=numbered[2]))
+
+
+# ---- one tree ---------------------------------------------------------------------------------------------
+
+
+@one_blas_thread()
+def _go_down(
+    strategy: Strategy,
+    tree: Tree,
+    limits: Sequence[AreaLimits],
+    objectives: Sequence[Objective],
+    *,
+    given: tuple[Places, Places] | None = None,
+    is_top: bool = False,
+) -> TreeCounts:
+    """Return a tree with the counts of all its levels; ``given`` are those of its top."""
+    done, store = [] if given is None else [LevelCounts(counts=Counts.of_rows([given]))], strategy.options.store
+    for place in range(len(done), len(tree.levels)):
+        name = f"{tree.levels[0].geocodes[0]}-{is_top:d}-{place}"
+        found = None if store is None else store.load(name)
+        if found is None:
+            step = strategy.step(tree.levels[place], limits[place], objectives[place])
+            if place == 0:
+                found = _level_counts([_root(step, limits[1] if len(limits) > 1 else None)])
+            else:
+                found = _level(strategy.options, step, tree, place, done[-1].counts)
+            if store is not None:
+                store.save(name, found)
+        done.append(found)
+    levels, events = [each.counts for each in done], tuple(event for each in done for event in each.events)
+    if any(event.moves for event in events):
+        # The failsafe moved counts of an area after it was decided on: those above it follow from the leaves.
+        for place in range(len(levels) - 2, -1, -1):
+            levels[place] = levels[place + 1].up(tree.levels[place + 1].parent, tree.levels[place].areas)
+    return TreeCounts(
+        tree=tree,
+        levels=tuple(levels),
+        is_top=is_top,
+        events=events,
+        parents=sum(each.parents for each in done),
+        iterations=sum(each.iterations for each in done),
+        largest_gap=max(each.largest_gap for each in done),
+        unrounded=pl.concat([each.unrounded for each in done]),
+    )
+
+
+def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
+    return LevelCounts(
+        counts=Counts.of_rows([(each.cells, row) for each in found for row in each.counts]),
+        events=tuple(event for each in found for event in each.events),
+        parents=len(found),
+        iterations=sum(each.iterations for each in found),
+        largest_gap=max(each.gap for each in found),
+    )
+
+
+def _root(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
+    """Return the area at the top; it keeps what follows from known totals of its children (case 23)."""
+    name = step.geocodes[0]
+    found = without_parent(step, name)
+    if below is None:
+        return found
+    rules = step.rules
+    cuts = [*unions(rules, tightened(rules, step.limits), tightened(rules, below))]
+    row = rules.grid.place[found.cells] // rules.grid.lattice.width
+    if all(found.counts[0][rows[row]].sum() >= least for rows, least in cuts):
+        return found
+    rules, limits = with_unions(rules, step.limits, cuts)
+    return without_parent(replace(step, rules=rules, limits=limits), name)
+
+
+def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, counts: Counts) -> LevelCounts:
+    """Return the children of all areas of the level above, which hold ``counts`` unless others are given."""
+    above, level = tree.levels[place - 1], tree.levels[place]
+    starts = level.starts(above.areas)
+
+    def some(first: int) -> list[ChildCounts]:
+        found = []
+        for parent in range(first, min(first + _AT_ONCE, above.areas)):
+            code, children = above.geocodes[parent], slice(int(starts[parent]), int(starts[parent + 1]))
+            cells, held = options.parents.get((above.name, code), counts[parent])
+            found.append(solve_children(step, code, cells, held, children))
+        return found
+
+    firsts = range(0, above.areas, _AT_ONCE)
+    found: list[ChildCounts] = []
+    with ThreadPoolExecutor(max(1, options.threads)) as pool:
+        for part in pool.map(some, firsts) if options.threads > 1 else map(some, firsts):
+            found += part
+            options.report(level.name, len(found), above.areas)
+    solved = _level_counts(found)
+    return replace(solved, unrounded=_unrounded(above, level, found)) if options.keep_unrounded else solved
+
+
+def _unrounded(above: Level, level: Level, found: Sequence[ChildCounts]) -> pl.DataFrame:
+    starts, parts = level.starts(above.areas), [pl.DataFrame(schema=_UNROUNDED)]
+    for place, each in enumerate(found):
+        if each.values is not None:
+            child, cell = np.nonzero(each.values)
+            codes = pl.Series(level.geocodes[starts[place] : starts[place + 1]], dtype=pl.String)
+            parent = pl.repeat(above.geocodes[place], len(child), dtype=pl.String, eager=True)
+            columns = parent, codes.gather(child), each.cells[cell], each.values[child, cell]
+            parts.append(pl.DataFrame(dict(zip(_UNROUNDED, columns, strict=True))))
+    return pl.concat(parts)
