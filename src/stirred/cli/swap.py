@@ -64,7 +64,7 @@ def swap(
         Text,
         opt(
             "--epsilon NUMBER",
-            "For the Mallows and the metric swap: the loss. The others take a rate; `stirred plan --epsilon` "
+            "For the Mallows swap: the loss. The others take a rate; `stirred plan --epsilon` "
             "shows which rates reach a loss.",
         ),
     ] = None,
@@ -100,7 +100,7 @@ def plan(
         Text,
         opt(
             "--epsilon NUMBER",
-            "Show which rates would reach this loss; for the Mallows and the metric swap, the loss itself.",
+            "Show which rates would reach this loss; for the Mallows swap, the loss itself.",
         ),
     ] = None,
     expect_from: Annotated[

@@ -236,9 +236,7 @@ def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapp
     areas = swap.areas_changed(plan)
     assert areas is not None  # without a response
     wanted = share_changed(areas)
-    # Members with settings beside their one number, such as distances, are shown as they were given.
-    alone = swap.member in ("metric", "gibbs")
-    found: list[tuple[str, Swapping]] = [(swap.member, swap)] if alone else []
+    found: list[tuple[str, Swapping]] = []
     for name, made in MEMBERS.items():
         if swap.member == name or (swap.member != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))):
             found.append((name, swap))
