@@ -13,9 +13,9 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.spec.document import from_json

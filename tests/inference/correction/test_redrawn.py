@@ -13,17 +13,17 @@ import pytest
 from stirred import Entropy
 from stirred.data.problems import PlanError
 from stirred.data.synth.massachusetts import massachusetts_1940
+from stirred.inference import cell_estimates as redrawn
+from stirred.inference.cell_estimates import Redrawn
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.conditioned.budget import redraw_kernel
 from stirred.mechanisms.swapping.conditioned.law import ConditionedKernel
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
 from stirred.mechanisms.swapping.conditioned.moments import ConditionedMoments
-from stirred.mechanisms.swapping.correction import redrawn
-from stirred.mechanisms.swapping.correction.redrawn import Redrawn
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
 from stirred.mechanisms.swapping.laws.counting import all_tables
 from stirred.spec.problems import StirredError
-from tests.mechanisms.swapping.correction.test_unswap import CELL, MATCH, SWAP, rare_kinds, replicated, town
+from tests.inference.correction.test_unswap import CELL, MATCH, SWAP, rare_kinds, replicated, town
 from tests.mechanisms.swapping.sampling import swapped
 
 UNIVERSES = [((3, 2), (2, 2, 1)), ((2, 2), (2, 2)), ((2, 1, 1), (1, 1, 1, 1)), ((2, 2, 1), (4, 1)), ((4, 4), (3, 3, 2))]

@@ -11,9 +11,8 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.data.problems import PlanError
 from stirred.data.synth.massachusetts import massachusetts_1940
+from stirred.inference.swap_moments import Moments, expected_error, swapped_cell
 from stirred.mechanisms.contract.shown import mean_of_absolute_normal
-from stirred.mechanisms.swapping.moments.class_laws import Moments, swapped_cell
-from stirred.mechanisms.swapping.moments.expected import expected_error
 from stirred.utility.measures import measure
 from tests.mechanisms.swapping.sampling import swapped
 

@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from stirred.inference.swap_moments import Laws
+from stirred.mechanisms.registry import mechanism_class
+from stirred.mechanisms.swapping.laws.moved import mallows_moved, shuffle_moved
 from stirred.mechanisms.swapping.mallows.law import mallows_weights
-from stirred.mechanisms.swapping.moments.class_laws import Laws, mallows_moved, shuffle_moved
 from stirred.mechanisms.swapping.shuffle.mechanism import shuffle_weights
 from stirred.spec.swap_budget import derangements
 from tests.mechanisms.swapping.oracles import exact_kernel
@@ -43,7 +45,8 @@ def test_mean_and_variance_of_every_cell_are_those_of_the_law(
 ) -> None:
     _, weights = MOVED[name]
     n, (member, rate) = sum(hold), name.split()
-    laws = Laws.of([n], [rate], member=member)
+    moved = mechanism_class(f"{member}-swap").number_moved
+    laws = Laws.of([n], [rate], moved=moved)
     kernel = exact_kernel(hold, swap, weights(n))
     for x, law in kernel.items():
         for h in range(len(hold)):

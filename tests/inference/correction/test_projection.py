@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from stirred.mechanisms.swapping.correction.projection import project
+from stirred.inference.unswap import project
 
 TABLES = [
     np.array([[9.0, -3.0, 4.0], [-1.0, 6.0, 1.0]]),

@@ -10,8 +10,8 @@ from math import comb
 import polars as pl
 import pytest
 
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 
 DERANGEMENTS = (1, 0, 1, 2, 9, 44, 265)
 CELL = ["county", "tenure"]

@@ -13,18 +13,17 @@ import polars as pl
 
 from stirred.data.frames import read_frame, scan_frame
 from stirred.data.probe import parquet_below, unreadable_parquet
-from stirred.data.problems import DataError, bad_file, counted, listed, number
+from stirred.data.problems import DataError, bad_file, bad_plan, counted, listed, number
 from stirred.data.sources import unreadable
 from stirred.data.table_labels import without_labels
-from stirred.mechanisms.swapping.conditioned.moments import RedrawLaw
-from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
-from stirred.mechanisms.swapping.layers.two_stage.mechanism import FINE_COLUMNS
-from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
+from stirred.mechanisms.protocol import FINE_COLUMNS, CellLaw, Mechanism, NumberMoved, RedrawLaw, RedrawnStratum
+from stirred.mechanisms.registry import DEFAULT, is_installed, mechanism_class
 from stirred.spec.document import mechanism_in
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.problems import Problem, placed
 
 COUNT: Final = "count"
+MEMBER: Final = DEFAULT.removesuffix("-swap")
 _SHOWN: Final = 3
 
 
@@ -135,9 +134,9 @@ def _check_missing(missing: pl.DataFrame, variables: Sequence[str], *, where: st
 class SwappedRelease:
     """The public part of a swapped release, enough to correct its tables.
 
-    ``strata`` has the match variables and ``stratum_rate``; ``key`` links ``persons`` to ``records``; ``member`` is
-    the swap that was used, one of the family, ``redraw_law`` the law of a conditioned swap, and ``fine_match`` and
-    ``fine_rate`` the second stage of a two-stage swap.
+    ``strata`` has the match variables and ``stratum_rate``; ``key`` links ``persons`` to ``records``. ``moved`` is the
+    law of the number of records that the swap moves, or values are ``redrawn`` from ``redraw_law``; ``fine_match`` and
+    ``fine_rate`` are a second stage. ``member`` is the swap that was used, as the list of strata names it.
     """
 
     records: pl.LazyFrame
@@ -147,7 +146,9 @@ class SwappedRelease:
     persons: pl.LazyFrame | None = None
     key: str | None = None
     source: str = "release"
-    member: str = "permutation"
+    member: str = MEMBER
+    moved: NumberMoved | None = None
+    redrawn: RedrawnStratum | None = None
     redraw_law: RedrawLaw | None = None
     fine_match: tuple[str, ...] = ()
     fine_rate: str | None = None
@@ -160,7 +161,7 @@ class SwappedRelease:
         match: Sequence[str],
         swap: Sequence[str],
         rate: Fraction | str,
-        member: str = "permutation",
+        member: str = MEMBER,
         redraw_law: RedrawLaw | None = None,
         fine_match: Sequence[str] = (),
         fine_rate: Fraction | str | None = None,
@@ -179,10 +180,32 @@ class SwappedRelease:
             match=tuple(match),
             swap=tuple(swap),
             strata=strata.select(*match, "stratum_rate"),
-            member=member,
+            **_law_of(member),
             redraw_law=redraw_law,
             fine_match=tuple(fine_match),
             fine_rate=None if fine_rate is None else str(Fraction(fine_rate)),
+        )
+
+    @classmethod
+    def by_law(
+        cls, records: pl.LazyFrame, law: CellLaw, *, persons: pl.LazyFrame | None, key: str | None
+    ) -> SwappedRelease:
+        """Return a release in memory, swapped by a law that is known."""
+        values = records.select(law.match).unique().collect() if law.match else pl.DataFrame({"__one": [0]})
+        rates = [str(law.rate_of(row)) for row in values.iter_rows(named=True)]
+        texts = [pl.col(name).cast(pl.String) for name in law.match]
+        return cls(
+            records=records,
+            match=law.match,
+            swap=law.swap,
+            strata=values.select(*texts, pl.Series("stratum_rate", rates)),
+            persons=persons,
+            key=key,
+            moved=law.moved,
+            redrawn=law.redrawn,
+            redraw_law=law.redraw_law,
+            fine_match=law.fine_match,
+            fine_rate=None if law.fine_rate is None else str(law.fine_rate),
         )
 
     @classmethod
@@ -223,14 +246,10 @@ class SwappedRelease:
         match = tuple(name for name in rates.columns if not name.startswith("stratum_"))
         if "stratum_rate" not in rates.columns:
             raise bad_file("there is no column stratum_rate", where=str(strata), remedy="make the bundle again")
-        member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation"
-        if member == NoisySwap.member:
-            raise bad_file(
-                "tables of a noisy swap are not corrected",
-                where=str(public),
-                remedy="their noise has mean zero, and what the swap before it moved shows only in records, of which "
-                "none are published; the report says how to read them",
-            )
+        member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else MEMBER
+        if (made := _made(member)) is not None and made.uncorrected is not None:
+            what, remedy = made.uncorrected
+            raise bad_file(what, where=str(public), remedy=remedy)
         records = _file(public, "data")
         if records is None:
             raise bad_file(
@@ -248,11 +267,21 @@ class SwappedRelease:
             swap=swap,
             persons=persons,
             key=None if persons is None else records.collect_schema().names()[0],
-            member=member,
-            redraw_law=stated_law(specification) if member == "conditioned" else None,
+            redraw_law=stated_law(specification) if _law_of(member)["redrawn"] is not None else None,
+            **_law_of(member),
             source=str(public),
             where=str(strata),
         )
+
+    def check_correctable(self, *, where: str) -> None:
+        """Refuse a release whose tables have no closed form, or one that does not say its second stage."""
+        made = _made(self.member)
+        if self.moved is None and self.redrawn is None:
+            what = f"tables of the {self.member} swap have no closed form for their standard errors"
+            raise bad_plan(what, where=where, remedy="use it as published")
+        if made is not None and made.two_stages and self.fine_rate is None:
+            what = "the release does not say what its second stage does"
+            raise bad_plan(what, where=where, remedy="use it as published")
 
     def known_redraw_law(self) -> RedrawLaw:
         """Return the law of the conditioned swap, or refuse."""
@@ -297,6 +326,18 @@ class SwappedRelease:
         return not swapped or all(name in (*self.swap, *self.match) for name in variables)
 
 
+def _made(member: str) -> type[Mechanism] | None:
+    """Return the mechanism that the list of strata names, None for a law that none of ours has by itself."""
+    return mechanism_class(f"{member}-swap") if is_installed(f"{member}-swap") else None
+
+
+def _law_of(member: str) -> dict[str, Any]:
+    """Return the name of a swap and what its tables follow from."""
+    made = _made(member)
+    moved, redrawn = (None, None) if made is None else (made.number_moved, made.redrawn_stratum)
+    return {"member": member, "moved": moved, "redrawn": redrawn}
+
+
 def _file(public: Path, name: str) -> pl.LazyFrame | None:
     for ending in ("parquet", "csv"):
         path = public / f"{name}.{ending}"
@@ -313,7 +354,8 @@ def _check_strata(
     if other or (rates.select(match).is_duplicated().any() if match else rates.height > 1):
         what = f"the released microdata have no column {listed(other)}" if other else "a stratum is listed twice"
         raise bad_file(what, where=where, remedy="use data and strata of the same release")
-    if member in WITH_MOMENTS:
+    law = _law_of(member)
+    if law["moved"] is not None or law["redrawn"] is not None:
         with placed(where):
             for rate in rates["stratum_rate"].cast(pl.String).unique().drop_nulls():
                 probability(rate, where="stratum_rate")

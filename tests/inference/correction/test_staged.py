@@ -10,13 +10,12 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.shrunken_cells import estimated_staged
-from stirred.mechanisms.swapping.correction.unswap import unswap
+from stirred.inference.cell_estimates import estimated_staged
+from stirred.inference.swap_moments import crossed_strata, expected_error
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
-from stirred.mechanisms.swapping.moments.class_laws import crossed_strata
-from stirred.mechanisms.swapping.moments.expected import expected_error
-from tests.mechanisms.swapping.correction.test_unswap import replicated, town
+from tests.inference.correction.test_unswap import replicated, town
 from tests.mechanisms.swapping.sampling import swapped
 
 FILES = [

@@ -22,15 +22,10 @@ import polars.selectors as cs
 from stirred.data.microdata import Microdata
 from stirred.data.natural import sort_naturally
 from stirred.data.problems import bad_file, bad_plan, number
-from stirred.mechanisms.protocol import Release, Table, TooLargeError
-from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swapping import Swapping
-from stirred.mechanisms.swapping.correction.projection import onto_margins
-from stirred.mechanisms.swapping.correction.redrawn import estimated_redrawn
-from stirred.mechanisms.swapping.correction.released import COUNT, SwappedRelease, as_text, matched
-from stirred.mechanisms.swapping.correction.shrunken_cells import estimated_shrunken, estimated_staged
-from stirred.mechanisms.swapping.moments.class_laws import CLASS_LAWS, WITH_MOMENTS, crossed_strata
+from stirred.inference.cell_estimates import estimated_redrawn, estimated_shrunken, estimated_staged
+from stirred.inference.swap_moments import crossed_strata
+from stirred.inference.swapped_release import COUNT, SwappedRelease, as_text, matched
+from stirred.mechanisms.protocol import Array, Mechanism, Release, Table, TooLargeError
 from stirred.spec.number_text import percent
 
 TOLERANCE: Final = 0.05
@@ -65,12 +60,12 @@ class Unswapped:
     added: int
     uninformative: int
     squared_error: pl.Series
-    member: str = "permutation"
+    redrawn: bool = False
     first_kept: str = ""
 
     @property
     def _too_little(self) -> str:
-        if self.member == "conditioned":
+        if self.redrawn:
             share = percent(self.tolerance, digits=6)
             return f"swap values that cannot be corrected (fewer than {share} of their records are left unselected)"
         return f"nothing that could be corrected (|lambda| below {self.tolerance:g})"
@@ -175,12 +170,6 @@ def unswap(
     given = as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
     variables = [name for name in given.columns if name != COUNT] if given is not None else list(_names(table))
     release.check(variables, where=where)
-    if release.member == "response":
-        raise bad_plan(
-            "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
-            where=where,
-            remedy="use the table as published; strata.parquet has the law of the response",
-        )
     cells = _corrected_cells(variables, release, tolerance, where=where)
     found = _summed(cells, variables, level=level)
     if project:
@@ -206,25 +195,24 @@ def unswap(
         swapped=swapped,
         added=added,
         uninformative=int(found["__uninformative"].sum()),
-        member=release.member,
+        redrawn=release.redraw_law is not None,
         first_kept=_first(kept, release.match),
     )
 
 
 def corrected_tables(
-    swap: Swapping, release: Release, data: Microdata, plan: SwapPlan, tables: Sequence[Table]
+    mechanism: Mechanism, release: Release, data: Microdata, tables: Sequence[Table]
 ) -> dict[str, pl.DataFrame]:
     """Return by title the unbiased estimates of tables and squared errors, from what a release has for everybody."""
+    law = mechanism.cell_law
+    if law is None:
+        return {}
     persons = data.persons is not None
-    public = SwappedRelease.published(
+    public = SwappedRelease.by_law(
         release.public["data"].lazy(),
-        swap.strata_table(plan.strata),
-        match=swap.match,
-        swap=swap.swap,
+        law,
         persons=release.public["persons"].lazy() if persons else None,
         key=data.hid if persons else None,
-        member=swap.stratum_law,
-        redraw_law=swap.known_law if isinstance(swap, ConditionedSwap) else None,
     )
     found = {}
     for table in tables:
@@ -251,29 +239,22 @@ def _corrected_cells(
     variables: Sequence[str], release: SwappedRelease, tolerance: float, *, where: str
 ) -> pl.DataFrame:
     """Return the table's cells in every stratum, corrected by what the release's swap does on average."""
-    staged = release.member == "two-stage"
-    if release.member not in WITH_MOMENTS or (staged and release.fine_rate is None):
-        raise bad_plan(
-            "the release does not say what its second stage does"
-            if staged
-            else f"tables of the {release.member} swap have no closed form for their standard errors",
-            where=where,
-            remedy="use it as published",
-        )
+    release.check_correctable(where=where)
     cells, swap = _strata_cells(variables, release), [name for name in variables if name in release.swap]
-    if release.member in CLASS_LAWS:
-        return estimated_shrunken(cells, tolerance=tolerance, member=release.member)
-    if release.member == "conditioned":
+    if release.redrawn is not None:
         return estimated_redrawn(
             cells,
             _crossed(variables, release, swap=release.swap),
             match=list(release.match),
             swap=list(release.swap),
             law=release.known_redraw_law(),
+            redrawn=release.redrawn,
             tolerance=tolerance,
         )
+    if release.fine_rate is None:
+        return estimated_shrunken(cells, tolerance=tolerance, moved=release.moved)
     fine = _crossed(variables, release, swap=swap, match=(*release.match, *release.fine_match))
-    return estimated_staged(cells, fine, fine_rate=str(release.fine_rate), tolerance=tolerance)
+    return estimated_staged(cells, fine, fine_rate=release.fine_rate, tolerance=tolerance, moved=release.moved)
 
 
 def _crossed(
@@ -353,8 +334,6 @@ def _mean(name: str, *, by: pl.Expr) -> pl.Expr:
     return ((values * by).sum() / by.sum()).fill_nan(0.0).alias(name)
 
 
-Array = npt.NDArray[np.float64]
-
 # From so many steps to a standard deviation on, less than the whole correction for whole numbers is made.
 _FEW_STEPS: Final = 2.0
 
@@ -394,3 +373,103 @@ def _reach(variance: Array, slope: Array, width: float) -> Array:
     linear = width**2 * slope
     inside = linear**2 + 4 * width**2 * variance
     return np.where(inside > 0, np.maximum(linear + np.sqrt(np.maximum(inside, 0.0)), 0.0) / 2, 0.0)
+
+
+# ---- the nearest table that the margins allow ---------------------------------------------------------------
+
+Free = npt.NDArray[np.bool_]
+
+_ROUNDS: Final = 2_000
+_CLOSE: Final = 1e-9  # of the largest count of the table
+
+
+def onto_margins(
+    table: pl.DataFrame,
+    *,
+    variables: Sequence[str],
+    blocks: Sequence[str],
+    columns: Sequence[str],
+    columns_fixed: bool,
+) -> pl.DataFrame:
+    """Add ``projected``: inside the bounds ``__low`` to ``__high`` of every cell, with the margins of the estimate.
+
+    Sums of the estimate over the swapped variables are exact, and so are (for tables of records, not of
+    persons) those over the held ones, inside each block of equal match values. The projection keeps them.
+    """
+    held = [name for name in variables if name not in blocks and name not in columns]
+    parts = table.partition_by(list(blocks)) if blocks else [table]
+    done = [_block(part, rows=held, columns=columns, columns_fixed=columns_fixed) for part in parts]
+    return sort_naturally(pl.concat(done), variables) if done else table.with_columns(projected="estimate")
+
+
+def _block(part: pl.DataFrame, *, rows: Sequence[str], columns: Sequence[str], columns_fixed: bool) -> pl.DataFrame:
+    row, i = _numbered(part, rows)
+    column, j = _numbered(part, columns)
+
+    def square(name: str) -> Array:
+        full = np.zeros((i, j))
+        full[row, column] = part[name].to_numpy()
+        return full
+
+    projected = project(
+        square("estimate"),
+        low=square("__low"),
+        high=square("__high"),
+        inside=square("__independent"),
+        columns_fixed=columns_fixed,
+    )
+    return part.with_columns(pl.Series("projected", projected[row, column]))
+
+
+def _numbered(part: pl.DataFrame, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], int]:
+    if not names:
+        return np.zeros(part.height, dtype=np.int64), 1
+    code = part.select(pl.struct(names).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    return code, int(code.max()) + 1
+
+
+def project(table: Array, *, low: Array, high: Array, inside: Array, columns_fixed: bool = True) -> Array:
+    """Return the table nearest in least squares with the same margins, between ``low`` and ``high``.
+
+    Dykstra's alternating projections; ``inside``, a table with these margins strictly between the bounds wherever
+    they leave room, takes up what a finite number of rounds leaves over, so that the bounds hold exactly.
+
+    >>> estimate = np.array([[5.5, -3.5], [-3.5, 5.5]])
+    >>> half = np.ones((2, 2))
+    >>> project(estimate, low=0 * half, high=2 * half, inside=half).round(9).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    free = high > low
+    scale = max(float(np.abs(high).max()), 1.0)
+    moved, correction = table.copy(), np.zeros_like(table)
+    sums = (table.sum(axis=1), table.sum(axis=0))
+    for _ in range(_ROUNDS):
+        if np.all(moved >= low - _CLOSE * scale) and np.all(moved <= high + _CLOSE * scale):
+            break
+        wanted = moved + correction
+        boxed = np.clip(wanted, low, high)
+        correction = wanted - boxed
+        moved = _with_sums(boxed, free, sums, columns_fixed=columns_fixed, close=_CLOSE * scale / 100)
+    return _blended(moved, inside, low, high, free)
+
+
+def _with_sums(table: Array, free: Free, sums: tuple[Array, Array], *, columns_fixed: bool, close: float) -> Array:
+    """Return the nearest table with given sums of rows, and of columns, that changes only free cells."""
+    in_row, in_column = np.maximum(free.sum(axis=1), 1), np.maximum(free.sum(axis=0), 1)
+    for _ in range(_ROUNDS):
+        table = table + free * ((sums[0] - table.sum(axis=1)) / in_row)[:, None]
+        if not columns_fixed:
+            break
+        off = sums[1] - table.sum(axis=0)
+        table = table + free * (off / in_column)[None, :]
+        if np.abs(sums[0] - table.sum(axis=1)).max() <= close:
+            break
+    return table
+
+
+def _blended(table: Array, inside: Array, low: Array, high: Array, free: Free) -> Array:
+    """Go towards the inner table just as far as all cells need to be inside their bounds."""
+    over = np.maximum(np.maximum(low - table, table - high), 0.0) * free
+    room = np.abs(inside - table)
+    share = float(np.max(np.where(over > 0, over / np.where(room > 0, room, 1.0), 0.0), initial=0.0))
+    return np.clip(table + share * (inside - table), low, high)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from stirred import Entropy, PermutationSwap
 from stirred.data.problems import DataError, PlanError
 from stirred.data.synth.massachusetts import massachusetts_1940
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.shrunken_cells import corrected, estimated_shrunken
-from stirred.mechanisms.swapping.correction.unswap import unswap
-from stirred.mechanisms.swapping.moments.class_laws import Laws, crossed_strata
+from stirred.inference.cell_estimates import corrected, estimated_shrunken
+from stirred.inference.swap_moments import Laws, crossed_strata
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.permutation.law import psa_law
 from tests.depth import examples
 from tests.mechanisms.swapping.oracles import shrinkage
@@ -90,10 +90,10 @@ def by_enumeration(
             persons=persons,
             key="key",
         )
-        from stirred.mechanisms.swapping.correction.unswap import _strata_cells
+        from stirred.inference.unswap import _strata_cells
 
         strata = _strata_cells(["kind", "s"], release)
-        cell = estimated_shrunken(strata, tolerance=1e-9, member="permutation").filter(s=column)
+        cell = estimated_shrunken(strata, tolerance=1e-9).filter(s=column)
         estimates += p * float(cell["__estimate"].sum())
         variances += p * float(cell["__variance"].sum())
     return mean, variance, estimates, variances

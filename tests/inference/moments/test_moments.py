@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.swapping.moments.class_laws import swapped_cell
+from stirred.inference.swap_moments import swapped_cell
 from stirred.mechanisms.swapping.permutation.law import psa_law
 from tests.depth import examples
 
