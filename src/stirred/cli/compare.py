@@ -217,7 +217,9 @@ def _faced(
 
 def _relatives(data: Microdata, mechanism: Mechanism, *, equal: str) -> Sequence[tuple[str, Mechanism]]:
     """Return the family of a plan's mechanism, where it has one."""
-    adviser = mechanism.adviser()
+    from stirred.mechanisms.registry import adviser_of
+
+    adviser = adviser_of(mechanism.name)
     if adviser is None:
         what, remedy = "this mechanism has no family", "compare plans with each other"
         raise bad_plan(what, where="--family", remedy=remedy)

@@ -133,9 +133,6 @@ def plan(
     exact: Annotated[
         Names, opt("--exact TABLE", "Wish: counts that must stay exact, such as 'county x size'; repeat.")
     ] = None,
-    nearly: Annotated[
-        Names, opt("--nearly TABLE", "Wish: counts that should stay nearly exact, without being published; repeat.")
-    ] = None,
     undisturbed: Annotated[
         Names,
         opt("--undisturbed AREA", "Wish: an area, a value of a swap variable, that should be left alone; repeat."),
@@ -167,7 +164,7 @@ def plan(
     from stirred.release.prepared import prepare
 
     wished = Wished(
-        exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
+        exact=exact, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
         write=write,
     )  # fmt: skip
     if (engine or master) and file.suffix != ".toml":

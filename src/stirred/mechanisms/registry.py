@@ -43,6 +43,12 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
 
+# name: the module that advises on its settings
+_ADVISED: Final[Mapping[str, str]] = dict.fromkeys(
+    (name for name, (module, _) in BUILT_IN.items() if module == "stirred.mechanisms.swapping"),
+    "stirred.mechanisms.advice",
+)
+
 # Mechanisms that earlier versions had. The commit is the last that has them.
 _REMOVED: Final = ("metric-swap", "gibbs-swap")
 _LAST_COMMIT: Final = "6b6a3cd"
@@ -126,9 +132,17 @@ def commands_of(group: str) -> Sequence[Command]:
     return found
 
 
+def adviser_of(name: str) -> Adviser | None:
+    """Return who advises on the settings of a mechanism and its relatives, imported; None where nobody does."""
+    if name in _ADVISED:
+        found: Adviser = import_module(_ADVISED[name])
+        return found
+    return mechanism_class(name).adviser()
+
+
 def adviser(name: str = DEFAULT) -> Adviser:
     """Return who advises on the settings of a mechanism and its relatives; refuse where nobody does."""
-    found = mechanism_class(name).adviser()
+    found = adviser_of(name)
     if found is None:
         raise UnknownMechanismError(
             [

@@ -23,7 +23,7 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.advice.members import relatives
+from stirred.mechanisms.advice.members import relatives
 from stirred.mechanisms.swapping.core.rates import VaryingRates
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins, varying_rate_law

@@ -26,7 +26,6 @@ from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     SAMPLED,
-    Adviser,
     Check,
     Curve,
     Frames,
@@ -363,13 +362,6 @@ class Swapping(Mechanism):
     def no_closed_form(self) -> str:
         """Say why errors of tables cannot be computed beforehand; empty where they can."""
         return "" if self.cell_law is not None else f"the error of the {self.stratum_law} swap has no closed form"
-
-    @classmethod
-    def adviser(cls) -> Adviser:
-        """Return the advice on all members."""
-        from stirred.mechanisms.swapping import advice
-
-        return advice
 
 
 def _digest_of(*arrays: npt.NDArray[Any]) -> str:

@@ -1,6 +1,6 @@
-"""Members of the swapping family as dials: each has one number (two stages: two), turned from gentle to strong.
+"""Members of the swapping family that have one number: from the gentlest setting to the strongest, on one file.
 
-Everything read off a dial, losses and shares alike, is a function of the invariants of the swap.
+Everything read off, losses and shares alike, is a function of the invariants of the swap.
 """
 
 from __future__ import annotations
@@ -11,26 +11,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
-from stirred.data.codes import count
-from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Stronger, share_changed
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.core.margins import (
-    Positions,
-    Shares,
-    class_law_changes,
-    permutation_share,
-    staged_moves,
-)
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.strata import Strata
-from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap, by_area
+from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap
 from stirred.mechanisms.swapping.core.swapping import Swapping
-from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStagePlan, TwoStageSwap
 from stirred.mechanisms.swapping.mallows.budget import mallows_epsilon
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
 from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
@@ -55,17 +43,22 @@ MEMBERS: Final[dict[str, Callable[[dict[str, Any], Fraction], Swap]]] = {
 }
 
 
+def plain_swap(**roles: Any) -> Swap:
+    """Return permutation swapping at a rate of one half: its plan has the strata and the invariants of all members."""
+    return PermutationSwap(**roles, rate=Fraction(1, 2))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Dial:
+class MemberSettings:
     """One member on the strata of one file; each step changes more records than the one before.
 
     ``plan`` is any swap's plan with the same match, swap and hold variables.
 
     >>> homes = pl.DataFrame({"county": ["A", "B"] * 50, "tenure": ["owned", "rented", "rented", "owned"] * 25})
     >>> roles = {"match": (), "swap": ("county",)}
-    >>> dial = Dial(name="shuffle", roles=roles, plan=PermutationSwap(**roles, rate="1/2").plan(homes))
-    >>> step = dial.first(lambda step: dial.changed(step) >= 0.2)
-    >>> dial.at(step).rate, dial.loss(step).shown()
+    >>> member = MemberSettings(name="shuffle", roles=roles, plan=PermutationSwap(**roles, rate="1/2").plan(homes))
+    >>> step = member.first(lambda step: member.changed(step) >= 0.2)
+    >>> member.at(step).rate, member.loss(step).shown()
     (Fraction(203, 500), '3.50')
     """
 
@@ -121,95 +114,8 @@ def areas_changed(swap: Swap, plan: SwapPlan) -> pl.DataFrame:
     """Return what a swap would change in each area, given any swap's plan for the same strata."""
     if isinstance(swap, ConditionedSwap):  # whom it moves is whom it changes, and follows from the margins alone
         return swap.areas_changed(plan)
-    return swap.areas_changed(replace(plan, strata=_moved_by(swap, plan)))
-
-
-def strata_changed(swap: Swap, plan: SwapPlan) -> Shares:
-    """Return the share of records that change their swap value in each stratum."""
-    margins = plan.strata.margins
-    share = swap.changed_where_live(_moved_by(swap, plan), plan.swap)
-    changed = np.bincount(margins.stratum, weights=share * margins.count, minlength=margins.strata)
-    return np.asarray(changed / np.maximum(margins.records, 1))
-
-
-def _moved_by(swap: Swap, plan: SwapPlan) -> Strata:
-    return plan.strata.with_shares(swap.moved_shares(plan.strata, plan.swap))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stages:
-    """Two stages on one file, as far as the invariants of the first tell whom they move (R13): its fine strata.
-
-    Each has ``sizes`` records and lies ``within`` a coarse stratum. Who changes a value in the second stage depends on
-    counts that the first one protects; whom it moves follows from the sizes of the fine strata, which are published.
-    The share changed is therefore that of areas spread evenly over the fine strata, and shares of single areas are
-    bounds from above.
-    """
-
-    roles: dict[str, Any]
-    fine_match: tuple[str, ...]
-    plan: SwapPlan
-    sizes: Shares
-    within: Positions
-
-    @classmethod
-    def of(cls, data: Microdata, *, roles: dict[str, Any], fine_match: tuple[str, ...]) -> Stages:
-        """Find them.
-
-        >>> homes = pl.DataFrame({"county": list("ABAB"), "size": [1, 1, 2, 2], "tenure": list("oror")})
-        >>> roles = {"match": (), "swap": ("county",)}
-        >>> stages = Stages.of(Microdata(households=homes), roles=roles, fine_match=("size",))
-        >>> stages.apart.round(3).tolist()  # of the three others, two have another size
-        [0.667]
-        """
-        plan = TwoStageSwap(**roles, fine_match=fine_match, rate="1/2", fine_rate="1/2").plan(data, doubts=False)
-        assert isinstance(plan, TwoStagePlan)
-        within = np.zeros(plan.fine.count, dtype=np.int64)
-        within[plan.fine.codes] = plan.strata.coded.codes
-        sizes = count(plan.fine.codes, groups=plan.fine.count).astype(np.float64)
-        return cls(roles=roles, fine_match=fine_match, plan=plan, sizes=sizes, within=within)
-
-    def at(self, step: int, fine_step: int) -> TwoStageSwap:
-        """Return the swap with both rates at their steps."""
-        rate, fine_rate = Fraction(step, STEPS), Fraction(fine_step, STEPS)
-        return TwoStageSwap(**self.roles, fine_match=self.fine_match, rate=rate, fine_rate=fine_rate)
-
-    @property
-    def apart(self) -> Shares:
-        """Return for each stratum how likely two of its records lie in different fine strata."""
-        records = self.plan.strata.sizes
-        pairs = np.bincount(self.within, weights=self.sizes * (self.sizes - 1), minlength=records.size)
-        return np.asarray(1 - pairs / np.maximum(records * (records - 1), 1))
-
-    def mixed(self, changed: Shares) -> float:
-        """Return the share of records that get values from another fine stratum, from the shares changed in strata."""
-        records = self.plan.strata.sizes
-        return float(records @ (changed * self.apart) / records.sum())
-
-    def mixed_at(self, step: int) -> float:
-        """Return the same for two stages: the second one never leaves a fine stratum."""
-        return self.mixed(strata_changed(PermutationSwap(**self.roles, rate=Fraction(step, STEPS)), self.plan))
-
-    def _moved(self, step: int, fine_step: int) -> Shares:
-        strata = self.plan.strata
-        coarse = permutation_share(strata.sizes, np.full(strata.sizes.size, step / STEPS))
-        fine = permutation_share(self.sizes, np.full(self.sizes.size, fine_step / STEPS))
-        moved = staged_moves(strata.sizes, coarse=coarse, fine=fine, within=self.within)
-        return np.where(strata.live_flags[self.within], moved, 0.0)
-
-    def changed(self, step: int, fine_step: int) -> float:
-        """Return the share of all records that change their swap values, if these are spread evenly inside strata."""
-        strata, margins = self.plan.strata, self.plan.strata.margins
-        moved = np.bincount(self.within, weights=self.sizes * self._moved(step, fine_step), minlength=strata.sizes.size)
-        share = class_law_changes(margins, moved / strata.sizes)
-        return float(share @ margins.count / margins.count.sum())
-
-    def areas(self, step: int, fine_step: int) -> pl.DataFrame:
-        """Return the records of each area and the largest share of them that may move: as if all lay in the worst."""
-        margins, swap = self.plan.strata.margins, self.plan.swap
-        worst = np.zeros(self.plan.strata.sizes.size)
-        np.maximum.at(worst, self.within, self._moved(step, fine_step))
-        return by_area(swap, margins, worst[margins.stratum])
+    moved = plan.strata.with_shares(swap.moved_shares(plan.strata, plan.swap))
+    return swap.areas_changed(replace(plan, strata=moved))
 
 
 def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapping]]:
@@ -243,10 +149,10 @@ def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapp
         elif equal == "epsilon":
             found += [(name, one) for one in _at_loss(name, roles, plan)]
         else:
-            dial = Dial(name=name, roles=roles, plan=plan)
-            if dial.changed(dial.steps) >= wanted * (1 - 1e-3):
-                step = dial.first(lambda step, dial=dial: dial.changed(step) >= wanted)  # type: ignore[misc]
-                found.append((name, dial.at(step or dial.steps)))
+            member = MemberSettings(name=name, roles=roles, plan=plan)
+            if member.changed(member.steps) >= wanted * (1 - 1e-3):
+                step = member.first(lambda step, member=member: member.changed(step) >= wanted)  # type: ignore[misc]
+                found.append((name, member.at(step or member.steps)))
     return found
 
 
@@ -268,10 +174,10 @@ def stronger(mechanism: Any, plan: Any) -> Stronger | None:
     roles = {name: getattr(mechanism, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
     found = []
     for name in [each for each in MEMBERS if each != mechanism.member]:
-        dial = Dial(name=name, roles=roles, plan=plan)
-        step = dial.first(lambda step, dial=dial: dial.changed(step) >= wanted)  # type: ignore[misc]
+        member = MemberSettings(name=name, roles=roles, plan=plan)
+        step = member.first(lambda step, member=member: member.changed(step) >= wanted)  # type: ignore[misc]
         if step is not None:
-            found.append((dial.loss(step), name, dial.at(step)))
+            found.append((member.loss(step), name, member.at(step)))
     least, name, swap = min(found, key=lambda each: each[0], default=(plan.epsilon, "", mechanism))
     if not name or not float(least) < float(plan.epsilon) * (1 - _NOTICED):
         return None

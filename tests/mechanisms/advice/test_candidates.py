@@ -11,7 +11,7 @@ import pytest
 from stirred.cli.main import run
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.swapping.advice.candidates import candidates
+from stirred.mechanisms.advice.candidates import candidates
 from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
 
 ROWS = range(240)

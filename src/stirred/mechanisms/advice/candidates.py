@@ -16,13 +16,13 @@ from stirred.data.codes import differing, encode
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
+from stirred.mechanisms.advice.members import plain_swap
 from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.protocol import Choice
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.doubts.promise import empty_promise, similar_in_roles
 from stirred.mechanisms.swapping.doubts.revealing import told
 from stirred.mechanisms.swapping.doubts.telling import LOOKS_INSIDE
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -142,7 +142,7 @@ def candidates(
         # Everything nested under the match level moves together; coarser levels are held with it.
         swap, match = list(reversed(levels[:place])), levels[place]
         for more in [[], list(cross)] if cross else [[]]:
-            mechanism = PermutationSwap(match=[match, *more], swap=swap, rate=Fraction(1, 2), unit=unit)
+            mechanism = plain_swap(match=[match, *more], swap=swap, unit=unit)
             # Of a national file only one plan at a time fits: it holds the codes of every record.
             plan = mechanism.plan(microdata, doubts=False)
             choice = _candidate(plan, geography, rates=rates, epsilon=epsilon)

@@ -9,7 +9,7 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
-from stirred.mechanisms.swapping.advice.members import relatives, stronger
+from stirred.mechanisms.advice.members import relatives, stronger
 from stirred.mechanisms.swapping.conditioned import selected_shares
 from stirred.mechanisms.swapping.core.swap import Swap
 from stirred.utility.comparison import compare_mechanisms
