@@ -20,9 +20,9 @@ import polars as pl
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
 from stirred.data.synth.massachusetts import TABLE_1, TABLE_1_SWAPPED, massachusetts_1940
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
-from stirred.mechanisms.swapping.moments.class_laws import Moments, swapped_cell
+from stirred.inference.swap_moments import Moments, swapped_cell
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred import Entropy, PermutationSwap
-from stirred.mechanisms.swapping.moments.class_laws import Laws
+from stirred.inference.swap_moments import Laws
 from stirred.report.charts import ACCENT, SECOND, chart
 from stirred.report.page import page, paragraph, section, table
 

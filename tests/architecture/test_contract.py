@@ -52,7 +52,7 @@ def test_the_contract_and_the_registry_may_be_imported(tmp_path: Path) -> None:
         "HELP = f'such as mallows-swap, or {other}'",
         "isinstance(mechanism, swapping.PermutationSwap)",
         "from stirred import PermutationSwap",
-        "LAWS = {'gibbs-swap': 1}",
+        "LAWS = {'shuffle-swap': 1}",
         "if release.member == 'mallows':\n    pass",
     ],
 )

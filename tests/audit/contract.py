@@ -14,14 +14,11 @@ from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
 from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap
 from stirred.mechanisms.swapping.core.swapping import Swapping
-from stirred.mechanisms.swapping.flows.mechanism import FlowSwap
-from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
 from stirred.mechanisms.swapping.layers.layer import Layer
 from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-from stirred.mechanisms.swapping.metric.mechanism import MetricSwap
 from stirred.mechanisms.swapping.pairwise2010.mechanism import PairwiseSwap
 from stirred.mechanisms.swapping.records.base import RecordSwap
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
@@ -39,14 +36,6 @@ from tests.mechanisms.tables.making import one_table, toy_h, toy_p
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
 SUM: dict[str, Any] = {"column": "income", "by": ["a"], "low": -2, "high": 3}
 DECLARED = {"x": "1/10", "y": "3/10", "z": "3/5"}
-LINE: dict[str, dict[str, Any]] = {"x": {"y": 1, "z": 2}, "y": {"z": 1}}
-STAR: dict[str, dict[str, Any]] = {"x": {"y": "3/2", "z": "5/2"}, "y": {"z": "2"}}
-UNEVEN: dict[str, dict[str, Any]] = {
-    "x": {"x": "1/3", "y": "1/2", "z": 2},
-    "y": {"x": "1/4", "z": 3},
-    "z": {"y": "2/3", "z": 2},
-}
-
 TABLES_WITH_NOISE: list[dict[str, Any]] = [
     {"rho": "1/2"},
     {"noise": "laplace", "epsilon": 1},
@@ -64,7 +53,7 @@ TABLES_WITH_NOISE: list[dict[str, Any]] = [
 ]
 
 # Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
-BASES: tuple[type, ...] = (Mechanism, Swapping, Swap, RatedSwap, FlowSwap, Layer, Tabulator, SafeTab, RecordSwap)
+BASES: tuple[type, ...] = (Mechanism, Swapping, Swap, RatedSwap, Layer, Tabulator, SafeTab, RecordSwap)
 
 # Rates that differ inside a stratum (R8): by hold value, by swap value, by both, and by several variables.
 RULES: list[list[dict[str, str]]] = [
@@ -135,12 +124,6 @@ EXAMPLES: dict[type, list[Any]] = {
         )
     ],
     MallowsSwap: [MallowsSwap(**ROLES, epsilon=epsilon) for epsilon in ("0", "1/2", "ln(3)", "4", "inf")],
-    MetricSwap: [
-        MetricSwap(**ROLES, epsilon=epsilon, distances=distances)
-        for epsilon in ("0", "ln(4)", "3", "inf")
-        for distances in (LINE, STAR, ["county"], [])
-    ],
-    GibbsSwap: [GibbsSwap(**ROLES, weights=weights) for weights in (LINE, STAR, UNEVEN)],
     NoisySwap: [
         NoisySwap(**ROLES, rate=rate, noise_epsilon=epsilon, tables=tables)
         for rate, epsilon, tables in (
@@ -173,7 +156,6 @@ BETWEEN: dict[type, set[int]] = {
     PermutationSwap: {1, 4, 7, 9, 11},
     TwoStageSwap: {1, 3},
     ResponseSwap: {2, 7},
-    MetricSwap: {5, 7, 8, 11},
     ShuffleSwap: {1, 3},
     SafeTabH: {1},
 }

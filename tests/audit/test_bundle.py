@@ -45,9 +45,6 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     },
     "mallows": {"name": "mallows-swap", "epsilon": 2},
     "shuffle": {"name": "shuffle-swap", "rate": "9/10"},
-    "metric": {"name": "metric-swap", "epsilon": 3, "distances": ["county"]},
-    "metric table": {"name": "metric-swap", "epsilon": 3, "distances": "distances.csv"},
-    "gibbs": {"name": "gibbs-swap", "weights": {a: {b: "1/2" for b in COUNTIES if b != a} for a in COUNTIES}},
     "response on swap": {
         "name": "response-swap",
         "rate": "1/2",

@@ -20,7 +20,7 @@ from stirred.data import probe
 from stirred.data.frames import read_frame
 from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
+from stirred.inference.swapped_release import SwappedRelease
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish

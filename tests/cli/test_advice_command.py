@@ -12,7 +12,7 @@ from stirred.cli.advice_shown import plan_of
 from stirred.cli.main import run
 from stirred.cli.swap_options import NOWHERE, Options
 from stirred.data.synth.census import CensusPlan, write_census
-from stirred.mechanisms.swapping.advice.propose import propose
+from stirred.mechanisms.advice.propose import propose
 from stirred.release.plan_file import read_plan
 from stirred.release.plan_writing import write_plan
 from stirred.release.prepared import mechanism_of
@@ -33,18 +33,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 ASK = ["plan", "homes.parquet", "--swap", "county", "--id", "hid"]
 
 
-def test_the_proposal_comes_with_reasons_the_five_answers_and_the_others(
+def test_the_proposal_comes_with_the_five_answers_and_the_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*ASK, "--exact", "county x size", "--epsilon", "3"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Proposed: conditioned, uniform, rate ")
     words = " ".join(out.split())
-    assert "Matching on size is what keeps county x size exact" in words
-    assert "changes the fewest records" in words
+    assert "county x size" in words
+    assert "all met" in words
     for question in ("who", "where", "what", "how", "how much"):
         assert words.count(f"({question})") == 1
-    for member in ("permutation", "shuffle", "mallows", "conditioned, proportional"):
+    for member in ("permutation", "shuffle", "mallows", "proportional"):
         assert member in out
     assert "Nothing was written." in out
     assert run([*ASK, "--exact", "county x size", "--epsilon", "3", "--verbose"]) == 0
@@ -63,7 +63,6 @@ def test_json_carries_all_numbers(folder: Path, capsys: pytest.CaptureFixture[st
     assert facts["wishes"] == {
         "swap": ["county"],
         "exact": [],
-        "nearly": [],
         "epsilon": "3",
         "undisturbed": ["C"],
         "at_most": "1/10",
@@ -74,7 +73,7 @@ def test_json_carries_all_numbers(folder: Path, capsys: pytest.CaptureFixture[st
         assert each["shortfalls"] or each["meets_all"]
         assert each["undisturbed"][0]["area"] == "C"
         assert each["smallest_area"]["records"] == 20
-    assert {each["settings_from"] for each in facts["concessions"]} == {"invariants"}
+    assert "concessions" not in facts
     assert run([*ASK, "--advise", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["meets_all"] is True
@@ -111,25 +110,23 @@ def test_a_plan_is_never_written_over_a_file(folder: Path, capsys: pytest.Captur
     assert "its parent folder does not exist" in capsys.readouterr().err
 
 
-def test_without_a_member_that_fits_nothing_is_written_and_the_answer_says_what_to_give_up(
+def test_without_a_member_that_fits_nothing_is_written_and_the_table_says_what_each_falls_short_of(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wishes = [*ASK, "--epsilon", "1", "--undisturbed", "C"]
     assert run(wishes) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("No member meets all wishes")
-    assert "All other wishes would be met if you accepted one of these:" in out
-    assert "instead of 10.0%" in out
+    assert "> 10.0%" in out
     assert run([*wishes, "--write", "plan.toml"]) == 2
     assert "no member meets all wishes, so there is no plan to write" in capsys.readouterr().err
     assert not Path("plan.toml").exists()
 
 
-@pytest.mark.parametrize("nearly", [[], ["county x tenure"]])
-def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path, nearly: list[str]) -> None:
+def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path) -> None:
     Path("plans").mkdir()
     homes = pl.read_parquet("homes.parquet").drop("hid")
-    advice = propose(homes, swap="county", exact=["county x size"], nearly=nearly, epsilon=9)
+    advice = propose(homes, swap="county", exact=["county x size"], epsilon=9)
     asked = Options(
         file=Path("homes.parquet"), match=None, swap=["county"], rate=None, hold=None, id=["hid"], persons=None,
         hid=None, codebook=None, unit="household", out=NOWHERE,
@@ -144,7 +141,7 @@ def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path,
         read = read_plan(path)
         assert mechanism_of(read) == each.mechanism
         assert read.records.exists(), "paths hold from the folder of the plan"
-    assert len(advice.proposals) == 5 + len(nearly)
+    assert len(advice.proposals) == 5
 
 
 @pytest.mark.parametrize(
@@ -156,7 +153,6 @@ def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path,
         (["--advise", "--epsilon", "abc"], "--epsilon"),
         (["--at-most", "5%"], "--at-most"),
         (["--changed", "7"], "--changed"),
-        (["--nearly", "county x size"], "--nearly"),
         (["--advise", "--match", "size"], "--match"),
         (["--advise", "--rate", "1/2"], "--rate"),
         (["--advise", "--mechanism", "mallows"], "--mechanism"),

@@ -79,10 +79,6 @@ def test_an_unknown_mechanism_is_refused_with_what_was_meant(capsys: Out) -> Non
     [
         ("two-stage-swap", "fine_match=tenure", ["tenure"]),
         ("two-stage-swap", "fine-match=tenure, age", ["tenure", "age"]),
-        ("metric-swap", "distances=table.csv", "table.csv"),
-        ("metric-swap", "distances=county", ["county"]),
-        ("metric-swap", "distances=county,state", ["county", "state"]),
-        ("metric-swap", 'distances={"A": {"B": 0.1}}', {"A": {"B": Decimal("0.1")}}),
         ("conditioned-swap", "redraw_law=uniform", "uniform"),
         ("conditioned-swap", 'redraw_law={"A": "1/2", "B": "1/2"}', {"A": "1/2", "B": "1/2"}),
         ("response-swap", "values=owned,rented", ["owned", "rented"]),

@@ -26,18 +26,6 @@ CASES = {
     "swap with codebook": ["swap", "homes.csv", "--rate", "1/2", *SWAP, "--codebook", "codebook.toml", "--out", "out"],
     "release with codebook": ["release", "plan.toml"],
     "levels that do not nest": ["plan", "homes.csv", "--geography", "county", "--geography", "tenure", "--id", "hid"],
-    "distances": [
-        "plan",
-        "homes.csv",
-        "--mechanism",
-        "metric",
-        "--epsilon",
-        "1",
-        "--set",
-        "distances=pairs.csv",
-        *SWAP,
-    ],
-    "weights": ["plan", "homes.csv", "--mechanism", "gibbs", "--set", "weights=pairs.csv", *SWAP],
     "values of a response": [
         *(
             "plan",

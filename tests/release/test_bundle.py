@@ -440,8 +440,8 @@ def test_at_rate_0_readers_are_told_that_nothing_was_swapped(tmp_path: Path) -> 
 
 def test_the_internal_report_shows_the_error_after_correction_and_by_size(folder: Path) -> None:
     """The correction is that of the public files, and its error is measured here once more."""
-    from stirred.mechanisms.swapping.correction.released import SwappedRelease
-    from stirred.mechanisms.swapping.correction.unswap import unswap
+    from stirred.inference.swapped_release import SwappedRelease
+    from stirred.inference.unswap import unswap
 
     report = (folder / "real" / "internal" / "report.html").read_text(encoding="utf-8")
     for table in (["county", "tenure"], ["county", "age"]):

@@ -11,8 +11,8 @@ import pytest
 
 from stirred.audit.bundle import audit_bundle
 from stirred.data.frames import read_frame
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.plan_file import planned
@@ -21,12 +21,9 @@ from stirred.release.publish import publish
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
 
-PAIRS: dict[str, dict[str, str]] = {"0.25": {"1.50": "1/2", "10.125": "1/3"}, "1.50": {"10.125": "1/2"}}
 MEMBERS: dict[str, dict[str, Any]] = {
     "permutation-swap": {"rate": "1/2"},
     "conditioned-swap": {"rate": "1/2"},
-    "metric-swap": {"epsilon": "2", "distances": {"0.25": {"1.50": 1, "10.125": 2}, "1.50": {"10.125": 1}}},
-    "gibbs-swap": {"weights": PAIRS},
 }
 
 
@@ -68,20 +65,6 @@ def test_decimals_go_from_plan_to_corrected_table(member: str, format_: str, kin
     assert table["income"].unique(maintain_order=True).cast(pl.Float64).to_list() == [0.25, 1.5, 10.125]
     corrected = unswap(table, SwappedRelease.read(tmp_path / "published"), level=0.95, project=True, where="table")
     assert corrected.table.height == 6
-
-
-@pytest.mark.parametrize("kind", [pl.Float64(), pl.Decimal(12, 3)], ids=["float", "decimal"])
-@pytest.mark.parametrize("member", ["metric-swap", "gibbs-swap"])
-def test_numbers_declared_for_decimals_find_their_values(member: str, kind: pl.DataType, tmp_path: Path) -> None:
-    homes(24, kind).write_parquet(tmp_path / "homes.parquet")
-    content = {
-        "data": {"households": "homes.parquet"},
-        "mechanism": {"name": member, "match": "size", "swap": "income", **MEMBERS[member]},
-        "release": {"out": "bundle"},
-    }
-    prepared = prepare(planned(content, source="plan", folder=tmp_path))
-    released = prepared.mechanism.release(prepared.data, Entropy.from_os(), plan=prepared.plan).public.frame("data")
-    assert released["income"].sort().equals(homes(24, kind)["income"].sort())
 
 
 def test_floats_cannot_be_matched_on() -> None:

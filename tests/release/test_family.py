@@ -13,9 +13,9 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.spec.document import from_json
@@ -28,21 +28,12 @@ SETTINGS = {
     "conditioned, proportional": ["--rate", "1/2", "--set", "redraw_law=proportional"],
     "mallows": ["--epsilon", "2"],
     "shuffle": ["--rate", "9/10"],
-    "metric": ["--epsilon", "3", "--set", "distances=distances.csv"],
-    "gibbs": ["--set", "weights=weights.csv"],
 }
-AREAS = ("North", "South", "East", "West")
-# The Gibbs swap is exact in small strata only.
-COUNTS = {"gibbs": 60, "metric": 60}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     households(600).write_parquet(tmp_path / "homes.parquet")
-    pairs = [(a, b, abs(i - j)) for i, a in enumerate(AREAS) for j, b in enumerate(AREAS) if i < j]
-    table = pl.DataFrame(pairs, schema=["from", "to", "distance"], orient="row")
-    table.write_csv(tmp_path / "distances.csv")
-    table.select("from", "to", weight="distance").write_csv(tmp_path / "weights.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -55,8 +46,7 @@ def options(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_member_makes_a_bundle_that_keeps_both_margins_and_passes_its_audit(folder: Path, name: str) -> None:
-    homes = households(COUNTS.get(name, 600))
-    homes.write_parquet("homes.parquet")
+    homes = households(600)
     assert (
         command(["swap", "homes.parquet", *options(name), "--table", "county x tenure", "--out", "out", "--quiet"]) == 0
     )
@@ -75,7 +65,6 @@ def test_every_member_makes_a_bundle_that_keeps_both_margins_and_passes_its_audi
 def test_the_plan_of_every_member_is_the_promise_of_its_bundle(
     folder: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    households(COUNTS.get(name, 600)).write_parquet(folder / "homes.parquet")
     planned = facts(["plan", "homes.parquet", *options(name), "--json"], capsys)
     done = facts(["swap", "homes.parquet", *options(name), "--out", "out", "--json"], capsys)
     assert planned["epsilon_exact"] == done["epsilon_exact"]
@@ -423,78 +412,16 @@ def test_a_second_stage_without_its_settings_is_refused_with_all_that_is_missing
     assert "fine_rate" in done.stderr
 
 
-# ---- distances and weights -----------------------------------------------------------------------------
-
-
-def metric_plan(distances: str, *, name: str = "metric-swap", key: str = "distances") -> str:
-    epsilon = 'epsilon = "3*ln(2)"\n' if name == "metric-swap" else ""
-    return PLAN_OF_HOMES.replace('rate = "1/2"\n', f'name = "{name}"\n{epsilon}{key} = {distances}\n')
-
-
-def test_distances_by_file_by_table_and_by_the_command_line_are_the_same(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    households(60).write_parquet(folder / "homes.parquet")
-    inline = "{North = {South = 1, East = 2, West = 3}, South = {East = 1, West = 2}, East = {West = 1}}"
-    (folder / "file.toml").write_text(metric_plan('"distances.csv"'), encoding="utf-8")
-    (folder / "table.toml").write_text(metric_plan(inline), encoding="utf-8")
-    roles = ["homes.parquet", "--id", "hid", "--match", "size", "--swap", "county", "--mechanism", "metric"]
-    told = facts(["plan", *roles, "--epsilon", "3*ln(2)", "--set", "distances=distances.csv", "--json"], capsys)
-    by_file = facts(["plan", "file.toml", "--json"], capsys)
-    by_table = facts(["plan", "table.toml", "--json"], capsys)
-    assert told["specification"] == by_file["specification"] == by_table["specification"]
-    assert by_file["epsilon_per_unit_exact"] == "ln(2)"
-    assert by_file["epsilon_exact"] == "3*ln(2)"
-    levels = facts(["plan", *roles, "--epsilon", "2", "--set", "distances=county", "--json"], capsys)
-    assert "by the levels county" in str(levels["specification"]["budget"])
-
-
-def test_a_metric_release_says_both_promises_and_keeps_its_distances_for_audits(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    households(60).write_parquet(folder / "homes.parquet")
-    (folder / "plan.toml").write_text(metric_plan('"distances.csv"'), encoding="utf-8")
-    done = facts(["release", "plan.toml", "--json"], capsys)
-    assert done["epsilon_per_unit"] < done["epsilon"]
-    for page in ("report.html", "README.md"):
-        assert "earth-mover distance" in (folder / "out" / "public" / page).read_text(encoding="utf-8")
-    (folder / "distances.csv").unlink()
-    assert audit_bundle(folder / "out").passed
-    kept = json.loads((folder / "out" / "manifest.json").read_text(encoding="utf-8"))["plan"]["mechanism"]["distances"]
-    assert kept["North"]["West"] == "3"
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        (metric_plan('"nowhere.csv"'), "nowhere.csv"),
-        (metric_plan('"homes.parquet"'), 'no column "from", "to", "distance"'),
-        (metric_plan("{North = {South = 9, East = 1}, South = {East = 1}}"), "by way of East 2"),
-        (metric_plan("{North = {South = 1}}"), "nothing is declared for 2 values that occur"),
-        (metric_plan('["tenure"]'), "is no swap variable"),
-        (metric_plan('"distances.csv"').replace('epsilon = "3*ln(2)"\n', ""), "add epsilon"),
-        (metric_plan('"distances.csv"', name="gibbs-swap", key="weights"), 'no column "weight"'),
-        (metric_plan("{North = {South = 0}}", name="gibbs-swap", key="weights"), "not above 0"),
-        (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "too large to be drawn exactly"),
-        (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "swap among fewer areas, or use the cond"),
-        (metric_plan('"distances.csv"'), "swap among fewer areas, give distances by levels"),
-        (PLAN_OF_HOMES.replace('rate = "1/2"', 'rate = "1/2"\ndistances = ["county"]'), "has no distances"),
-    ],
-)
-def test_distances_and_weights_that_cannot_be_used_are_refused_and_nothing_is_written(
-    folder: Path, text: str, what: str
-) -> None:
+@pytest.mark.parametrize("name", ["metric-swap", "gibbs-swap"])
+def test_a_plan_of_a_removed_member_says_which_commit_has_it_and_what_to_use(folder: Path, name: str) -> None:
+    text = PLAN_OF_HOMES.replace('rate = "1/2"\n', f'name = "{name}"\nepsilon = 2\n')
     (folder / "plan.toml").write_text(text, encoding="utf-8")
-    done = stirred("release", "plan.toml", cwd=folder)
-    assert done.returncode == 2, done.stdout
-    assert what in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    for arguments in (("release", "plan.toml"), ("mechanism", "show", name.removesuffix("-swap"))):
+        done = stirred(*arguments, cwd=folder)
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 2, done.stdout
+        assert "was removed" in said
+        assert "small strata only" in said
+        assert "6b6a3cd" in said
+        assert "use conditioned-swap" in said
     assert not (folder / "out").exists()
-
-
-def test_the_metric_swap_is_compared_with_its_family(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "plan.toml").write_text(metric_plan('["county"]'), encoding="utf-8")
-    swaps = facts(["compare", "plan.toml", "--family", "--json"], capsys)["swaps"]
-    by_name = {swap["name"]: swap for swap in swaps}
-    assert {"metric", "permutation", "conditioned, uniform"} <= set(by_name)
-    assert by_name["permutation"]["share_changed"] == pytest.approx(by_name["metric"]["share_changed"], abs=0.002)

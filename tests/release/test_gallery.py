@@ -235,7 +235,7 @@ GALLERY = {
         [
             [
                 "[mechanism] name: there is no mechanism called 'permutation'",
-                "gibbs-swap",
+                "shuffle-swap",
                 'you mean "permutation-swap"?',
             ]
         ],

@@ -288,16 +288,6 @@ CASES = {
     "mallows": Case(
         plan=HOMES + swap("mallows-swap", rate="", epsilon="2") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE
     ),
-    "gibbs": Case(
-        plan=HOMES + swap("gibbs-swap", rate="", weights="{ " + ", ".join(
-            f"{a} = {{ " + ", ".join(f'{b} = "1/2"' for b in COUNTIES if b != a) + " }" for a in COUNTIES) + " }")
-        + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE,
-    ),
-    "metric": Case(
-        plan=WITH_PERSONS + swap("metric-swap", rate="", epsilon="2", swap='["county", "region"]',
-                                 distances='["county", "region"]') + CROSSED,
-        truth=regions, change=exchanged("region", "county", within=("size",)),
-    ),
     "response": Case(
         plan=HOMES + swap("response-swap", respond='"tenure"', change='"1/10"', values='["owned", "rented"]')
         + CROSSED, truth=homes_alone,
@@ -401,8 +391,6 @@ def differing(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]
 
 
 SLOW = (
-    "metric",
-    "gibbs",
     "mallows",
     "two stages",
     "shuffle",

@@ -14,8 +14,8 @@ from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.data.problems import PlanError
 from stirred.data.spelling import crossed
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.release import tables as module
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

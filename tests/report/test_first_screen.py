@@ -17,6 +17,7 @@ import pytest
 
 from stirred import Entropy
 from stirred.data.uniqueness import uniqueness
+from stirred.inference.unswap import corrected_tables
 from stirred.mechanisms.protocol import Grid, Section, Typical
 from stirred.mechanisms.swapping import PermutationSwap
 from stirred.release.plan_file import planned
@@ -82,10 +83,10 @@ def test_the_sentence_on_errors_is_from_the_published_file_alone(tmp_path: Path)
     """Another truth with the same released file: the same errors. They are a function of public files."""
     prepared = prepared_in(tmp_path, SWAP)
     released = prepared.mechanism.release(prepared.data, Entropy.from_os(), plan=prepared.plan)
-    shown = prepared.mechanism.corrected(released, prepared.data, prepared.plan, prepared.tables)
+    shown = corrected_tables(prepared.mechanism, released, prepared.data, prepared.tables)
     other = replace(prepared.data, households=released.public["data"].with_columns(hid=pl.Series(range(120))))
     plan = prepared.mechanism.plan(other, doubts=False)
-    again = prepared.mechanism.corrected(released, other, plan, prepared.tables)
+    again = corrected_tables(prepared.mechanism, released, other, prepared.tables)
     (found,) = prepared.mechanism.typical_errors(plan, again)
     assert [found] == prepared.mechanism.typical_errors(prepared.plan, shown)
     assert 0.5 < found.error < 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import PlanError
+from stirred.inference.swap_moments import expected_errors
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping import PermutationSwap
 from stirred.report.comparison import comparison_page, rows
@@ -31,7 +33,9 @@ Foreign.__abstractmethods__ = frozenset()
 
 def test_a_mechanism_of_others_stands_beside_ours() -> None:
     beside = [("ours", OURS), ("theirs", Foreign())]  # type: ignore[abstract]
-    ours, theirs = compare_mechanisms(HOMES, beside, tables=[("county", "tenure")])
+    ours, theirs = compare_mechanisms(
+        HOMES, beside, errors=partial(expected_errors, tables=[("county", "tenure")], source="margins")
+    )
     assert len(ours.errors) == 1
     assert (theirs.areas, theirs.changed, theirs.smallest_area, theirs.errors) == (None, None, None, ())
     header, lines = rows([ours, theirs])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stirred.cli.option_words import bad_plan
-from stirred.cli.output import bullets, emit, emit_json, facts, five, heading, paragraph, say, table
+from stirred.cli.output import emit, emit_json, facts, five, heading, paragraph, say, table
 from stirred.cli.plan_shown import doubt_facts
 from stirred.cli.swap_options import Options, names
 from stirred.data.microdata import Microdata
@@ -28,7 +28,6 @@ class Wished:
     """The wishes as they were given on the command line."""
 
     exact: list[str] | None
-    nearly: list[str] | None
     undisturbed: list[str] | None
     epsilon: str | None
     at_most: str | None
@@ -38,7 +37,7 @@ class Wished:
     @property
     def given(self) -> bool:
         """Say whether there is any wish that only advice can answer; a loss alone may be meant for one member."""
-        return any((self.exact, self.nearly, self.undisturbed, self.at_most, self.changed, self.write))
+        return any((self.exact, self.undisturbed, self.at_most, self.changed, self.write))
 
 
 def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: bool) -> None:
@@ -54,7 +53,6 @@ def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: boo
         data,
         swap=names(options.swap),
         exact=wished.exact or (),
-        nearly=wished.nearly or (),
         epsilon=wished.epsilon,
         undisturbed=wished.undisturbed or (),
         at_most=wished.at_most or "10%",
@@ -79,15 +77,14 @@ def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: boo
 
 def _write(advice: Advised, options: Options, path: Path) -> None:
     if advice.section is None:
-        instead = "; or ".join(gives_up for gives_up, _ in advice.instead) or "fewer or weaker wishes"
         raise bad_plan(
             f"no member meets all wishes, so there is no plan to write: {advice.closest} comes closest",
             where=str(path),
-            remedy=f"ask without --write to see them; what could be accepted instead: {instead}",
+            remedy="ask without --write to see what each falls short of, and wish for less",
         )
     asked = f"Proposed by `stirred plan`, wishes: {advice.wishes}."
     plan = plan_of(advice.section, advice.tables, options, path)
-    write_plan(plan, path, remarks=[asked, *advice.why, advice.rests_on])
+    write_plan(plan, path, remarks=[asked, advice.rests_on])
 
 
 def write_options(prepared: Prepared, path: Path) -> None:
@@ -121,7 +118,6 @@ def _show(advice: Advised, *, verbose: bool) -> None:
     facts(
         [
             ("wishes", advice.wishes),
-            *(("why" if n == 0 else "", why) for n, why in enumerate(advice.why)),
             ("unchanged", advice.plan.unchanged),
             # Without a proposal there is no one loss: the table has each candidate's.
             *(promise_rows(advice.plan.specification) if advice.section is not None else []),
@@ -132,14 +128,7 @@ def _show(advice: Advised, *, verbose: bool) -> None:
         emit()
         five(explain(advice.plan.specification), without="" if advice.section is not None else "how much")
     table(list(advice.candidates.header), [[str(cell) for cell in row] for row in advice.candidates.rows])
-    for note in (advice.rests_on, *advice.notes):
-        paragraph(note)
-    if advice.instead:
-        emit()
-        emit("All other wishes would be met if you accepted one of these:")
-        bullets([f"{gives_up}: {proposal}" for gives_up, proposal in advice.instead])
-        if advice.instead_note:
-            paragraph(advice.instead_note)
+    paragraph(advice.rests_on)
 
 
 def show_choices(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +54,7 @@ def compare(
     Nothing random happens, but for the test draws of --attack.
     """
     from stirred.data.place import file_at
+    from stirred.inference.swap_moments import expected_errors
     from stirred.release.ledger.row import by_part
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
@@ -87,7 +89,8 @@ def compare(
     wanted = list(dict.fromkeys(table.variables for each in prepared for table in each.tables))
     if family:
         swaps = _relatives(first.data, first.mechanism, equal=equal)
-        found = compare_mechanisms(first.data, swaps, tables=wanted, source=expect_from)
+        errors = partial(expected_errors, tables=wanted, source=expect_from)
+        found = compare_mechanisms(first.data, swaps, errors=errors)
     else:
         found = [_planned(path.stem, each, wanted, expect_from) for path, each in zip(plans, prepared, strict=True)]
     faced: list[Faced] = []
@@ -126,12 +129,14 @@ def compare(
 
 def _planned(name: str, prepared: Prepared, tables: Sequence[Sequence[str]], source: str) -> Compared:
     """Return one plan on the file as it prepares it, with the promise that it makes."""
+    from stirred.inference.swap_moments import expected_errors
     from stirred.utility.comparison import compare_mechanisms
 
     columns = {*prepared.data.households.columns, *prepared.data.person_variables}
     there = [names for names in tables if {*names} <= columns]
     own = [(name, prepared.mechanism)]
-    return compare_mechanisms(prepared.data, own, tables=there, source=source, plans=[prepared.plan])[0]
+    errors = partial(expected_errors, tables=there, source=source)
+    return compare_mechanisms(prepared.data, own, errors=errors, plans=[prepared.plan])[0]
 
 
 def _check_attack(*, attack: bool, family: bool, others: Mapping[str, Sequence[str] | None]) -> None:
@@ -212,7 +217,9 @@ def _faced(
 
 def _relatives(data: Microdata, mechanism: Mechanism, *, equal: str) -> Sequence[tuple[str, Mechanism]]:
     """Return the family of a plan's mechanism, where it has one."""
-    adviser = mechanism.adviser()
+    from stirred.mechanisms.registry import adviser_of
+
+    adviser = adviser_of(mechanism.name)
     if adviser is None:
         what, remedy = "this mechanism has no family", "compare plans with each other"
         raise bad_plan(what, where="--family", remedy=remedy)

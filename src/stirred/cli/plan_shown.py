@@ -19,6 +19,7 @@ from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
 from stirred.mechanisms.protocol import Rated, Stronger, doubt_rows, tunable
+from stirred.mechanisms.registry import adviser_of
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
@@ -284,7 +285,7 @@ def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
 
 def _stronger(prepared: Prepared, written: Path | None) -> tuple[Stronger | None, list[tuple[str, str]]]:
     """Return the relative that promises more at an equal share of changed records, and the one line that says so."""
-    adviser = prepared.mechanism.adviser()
+    adviser = adviser_of(prepared.mechanism.name)
     found = None if adviser is None else adviser.stronger(prepared.mechanism, prepared.plan)
     if found is None:
         return None, []

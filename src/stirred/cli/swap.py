@@ -64,7 +64,7 @@ def swap(
         Text,
         opt(
             "--epsilon NUMBER",
-            "For the Mallows and the metric swap: the loss. The others take a rate; `stirred plan --epsilon` "
+            "For the Mallows swap: the loss. The others take a rate; `stirred plan --epsilon` "
             "shows which rates reach a loss.",
         ),
     ] = None,
@@ -100,7 +100,7 @@ def plan(
         Text,
         opt(
             "--epsilon NUMBER",
-            "Show which rates would reach this loss; for the Mallows and the metric swap, the loss itself.",
+            "Show which rates would reach this loss; for the Mallows swap, the loss itself.",
         ),
     ] = None,
     expect_from: Annotated[
@@ -133,9 +133,6 @@ def plan(
     exact: Annotated[
         Names, opt("--exact TABLE", "Wish: counts that must stay exact, such as 'county x size'; repeat.")
     ] = None,
-    nearly: Annotated[
-        Names, opt("--nearly TABLE", "Wish: counts that should stay nearly exact, without being published; repeat.")
-    ] = None,
     undisturbed: Annotated[
         Names,
         opt("--undisturbed AREA", "Wish: an area, a value of a swap variable, that should be left alone; repeat."),
@@ -167,7 +164,7 @@ def plan(
     from stirred.release.prepared import prepare
 
     wished = Wished(
-        exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
+        exact=exact, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
         write=write,
     )  # fmt: skip
     if (engine or master) and file.suffix != ".toml":

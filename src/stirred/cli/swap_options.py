@@ -318,12 +318,11 @@ def _value(key: str, text: str, model: type[Settings]) -> Any:
         return text
     schema = model.model_json_schema()["properties"][key]
     kinds = {each.get("type") for each in schema.get("anyOf", [schema])}
-    is_file = bool(model.mark(key, "pairs") and Path(text).suffix)
     if text[:1] in ("[", "{") or not kinds & {"string", "array"}:
         with suppress(ValueError):
             return json.loads(text, parse_float=Decimal)
         return text
-    return names([text]) if "array" in kinds and not is_file else text
+    return names([text]) if "array" in kinds else text
 
 
 def _told() -> list[Field[Any]]:

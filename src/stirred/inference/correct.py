@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.data.table_labels import labels_in, with_labels
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.protocol import Corrected
 from stirred.mechanisms.registry import DEFAULT, mechanism_class
 
@@ -33,7 +35,11 @@ def correct(
     if not public.is_dir():
         raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
     mechanism = mechanism_class(_stated_mechanism(public / "specification.json"))
-    found = mechanism.correct(table, public, level=level, project=project, where=where)
+    if mechanism.number_moved is None and mechanism.redrawn_stratum is None:
+        what, remedy = mechanism.uncorrected or ("tables of this mechanism are not corrected", "use them as published")
+        raise bad_file(what, where=str(public), remedy=remedy)
+    undone = unswap(table, SwappedRelease.read(public), level=level, project=project, where=where)
+    found = Corrected(**{each.name: getattr(undone, each.name) for each in fields(Corrected)})
     labels = labels_in(table) if isinstance(table, pl.DataFrame) else {}
     beside = [name for name in found.table.columns if name not in found.variables]
     return replace(found, table=with_labels(found.table, labels, beside=beside)) if labels else found

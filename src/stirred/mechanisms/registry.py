@@ -30,8 +30,6 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "mallows-swap": ("stirred.mechanisms.swapping", "MallowsSwap"),
     "shuffle-swap": ("stirred.mechanisms.swapping", "ShuffleSwap"),
     "two-stage-swap": ("stirred.mechanisms.swapping", "TwoStageSwap"),
-    "metric-swap": ("stirred.mechanisms.swapping", "MetricSwap"),
-    "gibbs-swap": ("stirred.mechanisms.swapping", "GibbsSwap"),
     "response-swap": ("stirred.mechanisms.swapping", "ResponseSwap"),
     "noisy-swap": ("stirred.mechanisms.swapping", "NoisySwap"),
     "targeted-record-swap": ("stirred.mechanisms.swapping.targeted.mechanism", "TargetedSwap"),
@@ -44,6 +42,16 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "phsafe": ("stirred.mechanisms.tables.phsafe", "PHSafe"),
     "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
+
+# name: the module that advises on its settings
+_ADVISED: Final[Mapping[str, str]] = dict.fromkeys(
+    (name for name, (module, _) in BUILT_IN.items() if module == "stirred.mechanisms.swapping"),
+    "stirred.mechanisms.advice",
+)
+
+# Mechanisms that earlier versions had. The commit is the last that has them.
+_REMOVED: Final = ("metric-swap", "gibbs-swap")
+_LAST_COMMIT: Final = "6b6a3cd"
 
 
 class UnknownMechanismError(SpecificationError):
@@ -124,9 +132,17 @@ def commands_of(group: str) -> Sequence[Command]:
     return found
 
 
+def adviser_of(name: str) -> Adviser | None:
+    """Return who advises on the settings of a mechanism and its relatives, imported; None where nobody does."""
+    if name in _ADVISED:
+        found: Adviser = import_module(_ADVISED[name])
+        return found
+    return mechanism_class(name).adviser()
+
+
 def adviser(name: str = DEFAULT) -> Adviser:
     """Return who advises on the settings of a mechanism and its relatives; refuse where nobody does."""
-    found = mechanism_class(name).adviser()
+    found = adviser_of(name)
     if found is None:
         raise UnknownMechanismError(
             [
@@ -158,13 +174,25 @@ def full_name(name: str, *, where: str = "name") -> str:
 def _unknown(name: str, *, where: str = "name") -> UnknownMechanismError:
     from stirred.data.spelling import elsewhere, near
 
-    written = name.strip().lower()
+    written = name.strip().lower().replace("_", "-")
+    if written in _REMOVED or f"{written}-swap" in _REMOVED:
+        return _removed(name, where=where)
     if f"{written}-swap" not in names() and (known := elsewhere(name)) is not None:
         return UnknownMechanismError([Problem(what=known[0], where=where, remedy=known[1])])
     found = f"{written}-swap" if f"{written}-swap" in names() else near(written, names())
     hint = f'did you mean "{found}"? There are' if found else "write one of"
     remedy = f"{hint} {', '.join(names())}; `stirred mechanism list` says what each does"
     return UnknownMechanismError([Problem(what=f"there is no mechanism called '{name}'", where=where, remedy=remedy)])
+
+
+def _removed(name: str, *, where: str) -> UnknownMechanismError:
+    problem = Problem(
+        what=f"the mechanism '{name}' was removed after version 0.1: it could draw small strata only",
+        where=where,
+        remedy="use conditioned-swap, whose loss does not grow with the stratum, or mallows-swap for a loss of your "
+        f"choice; the last commit of stirred that has it is {_LAST_COMMIT}",
+    )
+    return UnknownMechanismError([problem])
 
 
 class Words(Protocol):

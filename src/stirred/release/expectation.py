@@ -11,6 +11,7 @@ import polars as pl
 from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
+from stirred.inference.swap_moments import expected_error
 from stirred.mechanisms.protocol import ExpectedError, Mechanism, Table
 from stirred.release.tables import every_cell
 from stirred.spec.problems import placed
@@ -61,8 +62,9 @@ def expectations(
             remedy = "name the person file that belongs to it"
             raise bad_plan(f"the table of {table.title} counts persons", where="--expect-persons", remedy=remedy)
         with placed(f"--expect-from {records or source}"):
-            error = mechanism.expected_error(
+            error = expected_error(
                 homes,
+                mechanism,
                 variables=table.variables,
                 source=source,
                 persons=people if table.of_persons else None,

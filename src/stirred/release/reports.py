@@ -14,6 +14,7 @@ from stirred import __version__
 from stirred.data.columns import select
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.table_labels import without_labels
+from stirred.inference.unswap import corrected_tables
 from stirred.mechanisms.protocol import Check, Release, Table, TooLargeError
 from stirred.mechanisms.registry import is_installed, package_of
 from stirred.release.expectation import Expectation, expectations, within_reach
@@ -171,7 +172,7 @@ def _estimates(prepared: Prepared, release: Release) -> Mapping[str, pl.DataFram
     """Return each table after its bias was taken out, as any reader can do from the public files."""
     if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
         return {}
-    return prepared.mechanism.corrected(release, prepared.data, prepared.plan, prepared.tables)
+    return corrected_tables(prepared.mechanism, release, prepared.data, prepared.tables)
 
 
 def _corrected(prepared: Prepared, estimates: Mapping[str, pl.DataFrame]) -> dict[str, Accuracy]:

@@ -6,17 +6,18 @@ disclosure; errors from the interior are marked by their source.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from stirred.data.given import as_microdata
-from stirred.data.problems import PlanError
+from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import ExpectedError, Mechanism, Plan, share_changed, smallest_area
 from stirred.spec.exact import Exact
+
+TitledErrors = tuple[tuple[str, ExpectedError], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,7 +28,7 @@ class Compared:
     mechanism: Mechanism
     plan: Plan
     areas: pl.DataFrame | None
-    errors: tuple[tuple[str, ExpectedError], ...] = ()
+    errors: TitledErrors = ()
 
     @property
     def epsilon(self) -> Exact:
@@ -54,14 +55,14 @@ def compare_mechanisms(
     data: Any,
     mechanisms: Sequence[tuple[str, Mechanism]],
     *,
-    tables: Sequence[Sequence[str]] = (),
-    source: str = "margins",
+    errors: Callable[[Mechanism, Microdata], TitledErrors] | None = None,
     plans: Sequence[Plan] = (),
 ) -> list[Compared]:
-    """Return mechanisms side by side; ``tables`` get their expected error from ``source``, where there is one.
+    """Return mechanisms side by side.
 
-    Tables of persons are among them where the data have persons. ``plans`` are those of the mechanisms, if they were
-    made already: with what was prepared, and with the geography of a codebook.
+    ``errors`` gives tables by title with the error to expect, such as ``inference.swap_moments.expected_errors``.
+    ``plans`` are those of the mechanisms, if they were made already: with what was prepared, and with the geography of
+    a codebook.
 
     >>> from stirred import PermutationSwap
     >>> homes = pl.DataFrame({"size": [1] * 6, "county": list("AAABBC"), "tenure": list("oorror")})
@@ -72,17 +73,7 @@ def compare_mechanisms(
     found, records = [], as_microdata(data)
     for number, (name, mechanism) in enumerate(mechanisms):
         plan = plans[number] if plans else mechanism.plan(data, doubts=False)
-        errors = []
-        for variables in () if mechanism.no_closed_form else tables:
-            with suppress(PlanError):  # too large, or not by this mechanism from this source
-                error = mechanism.expected_error(
-                    records.households.lazy(),
-                    variables=list(variables),
-                    source=source,
-                    persons=records.lazy_persons,
-                    key=records.hid,
-                )
-                errors.append((" x ".join(variables), error))
+        own = () if errors is None else errors(mechanism, records)
         areas = mechanism.areas_changed(plan)
-        found.append(Compared(name=name, mechanism=mechanism, plan=plan, areas=areas, errors=tuple(errors)))
+        found.append(Compared(name=name, mechanism=mechanism, plan=plan, areas=areas, errors=own))
     return found

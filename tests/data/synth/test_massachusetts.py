@@ -11,7 +11,7 @@ import pytest
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.synth.massachusetts import massachusetts_1940
-from stirred.mechanisms.swapping.moments.class_laws import Moments, swapped_cell
+from stirred.inference.swap_moments import Moments, swapped_cell
 
 # Table 1 of the paper: owned, rented, owned after one swap at 50%, rented after it.
 TABLE_1 = {

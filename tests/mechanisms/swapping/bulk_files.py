@@ -15,9 +15,7 @@ from stirred.data.microdata import Microdata
 from stirred.engines.protocol import Sources
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
 from stirred.mechanisms.swapping.core.swap import Swap
-from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-from stirred.mechanisms.swapping.metric.mechanism import MetricSwap
 from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.randomness.entropy import Entropy
@@ -25,7 +23,6 @@ from stirred.randomness.entropy import Entropy
 HOMES = 3_000
 ROLES: dict[str, Any] = {"match": ["size", "region"], "swap": ["county", "tract"]}
 ONE: dict[str, Any] = {"match": ["size", "region", "built", "flag"], "swap": ["county"]}
-PAIRS = {a: {b: "1/2" for b in "ABC" if b != a} for a in "ABC"}
 MEMBERS: dict[str, Swap] = {
     "permutation": PermutationSwap(**ROLES, rate="1/3"),
     "permutation, low rate": PermutationSwap(**ROLES, rate="1/40"),
@@ -36,8 +33,6 @@ MEMBERS: dict[str, Swap] = {
     "mallows": MallowsSwap(**ROLES, epsilon="3"),
     "conditioned": ConditionedSwap(**ROLES, rate="1/2"),
     "conditioned, declared": ConditionedSwap(**ONE, rate="1/2", redraw_law={"A": "1/2", "B": "1/4", "C": "1/4"}),
-    "metric": MetricSwap(**ONE, epsilon="2", distances={a: {b: 1 for b in "ABC" if b != a} for a in "ABC"}),
-    "gibbs": GibbsSwap(**ONE, weights=PAIRS),
 }
 
 

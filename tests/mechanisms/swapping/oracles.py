@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import permutations, product
 from typing import Any
 
-from stirred.mechanisms.swapping.flows.law import FlowLaw
 from stirred.mechanisms.swapping.laws.counting import Margins, Table, _Kernel, all_tables
 from stirred.mechanisms.swapping.layers.chains import File
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, ln
@@ -149,14 +148,3 @@ def shrinkage(stratum: int, rate: Fraction) -> Fraction:
         return Fraction(1)
     stay = (1 - p) ** (n - 1)
     return 1 - p * (1 - stay) / (1 - n * p * stay) * Fraction(n, n - 1)
-
-
-def flow_weight(law: FlowLaw, flow: Sequence[Sequence[int]]) -> Fraction:
-    """Return the weight of a flow table, up to a constant."""
-    total = Fraction(1)
-    for row, a in enumerate(law._order):
-        for b in law._order:
-            f = int(flow[a][b])
-            kept = Fraction(1) if law._kept is None else law._kept[row][f]
-            total *= (kept if a == b else law._weight(a, b) ** f) / math.factorial(f)
-    return total

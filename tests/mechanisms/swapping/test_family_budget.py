@@ -10,7 +10,6 @@ import pytest
 
 from stirred.data.synth.massachusetts import TABLE_1
 from stirred.mechanisms.swapping.conditioned.budget import redraw_epsilon, redraw_kernel
-from stirred.mechanisms.swapping.gibbs.mechanism import gibbs_epsilon
 from stirred.mechanisms.swapping.layers.budget import perturbed_after, perturbed_before, staged_epsilon
 from stirred.mechanisms.swapping.mallows.budget import mallows_epsilon, mallows_weight
 from stirred.mechanisms.swapping.permutation.rates_budget import (
@@ -221,15 +220,7 @@ def test_other_slips_with_rates_are_explained() -> None:
         varying_rate_epsilon("1/8", "1/2", stratum=4, depends_on="weather")
 
 
-# ---- Gibbs (R11), layers (R13 to R15) ---------------------------------------------------------------
-
-
-def test_gibbs_weights() -> None:
-    assert gibbs_epsilon("1/3", "1/3") == mallows_epsilon("1/3")
-    assert gibbs_epsilon("1/2", 3) == ln(6)
-    assert gibbs_epsilon(0, 1).is_infinite
-    with pytest.raises(StirredError, match="smallest first"):
-        gibbs_epsilon(2, 1)
+# ---- layers (R13 to R15) ------------------------------------------------------------------------------
 
 
 def test_each_level_of_matching_gets_the_least_of_the_levels_as_coarse() -> None:

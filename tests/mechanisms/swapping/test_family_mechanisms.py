@@ -17,9 +17,7 @@ from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
 from stirred.mechanisms.swapping.conditioned.selected_counts import LATTICE_EPSILON
 from stirred.mechanisms.swapping.core.margins import SwapMargins
 from stirred.mechanisms.swapping.core.swap import Swap
-from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-from stirred.mechanisms.swapping.metric.mechanism import MetricSwap
 from stirred.mechanisms.swapping.shuffle.budget import margin_epsilon
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.spec.doubts import DoubtError
@@ -37,9 +35,6 @@ MEMBERS: dict[str, Any] = {
     "declared": ConditionedSwap(**ROLES, rate=HALF, redraw_law={"x": "1/10", "y": "1/5", "z": "7/10"}),
     "mallows": MallowsSwap(**ROLES, epsilon="ln(3)"),
     "shuffle": ShuffleSwap(**ROLES, rate="2/5"),
-    "metric": MetricSwap(**ROLES, epsilon="ln(9)", distances={"x": {"y": 1, "z": 2}, "y": {"z": 1}}),
-    "levels": MetricSwap(**ROLES, epsilon="ln(9)", distances=["swap"]),
-    "gibbs": GibbsSwap(**ROLES, weights={"x": {"y": "1/2", "z": 2, "x": "1/3"}, "y": {"z": "1/4"}}),
 }
 HOMES = pl.DataFrame(
     {
@@ -172,8 +167,6 @@ def test_a_rate_of_one_loses_nothing(mechanism: Swap) -> None:
         ("declared", "fixed beforehand"),
         ("mallows", "R5"),
         ("shuffle", "R7"),
-        ("metric", "R6"),
-        ("gibbs", "R11"),
     ],
 )
 def test_the_specification_says_what_the_budget_rests_on(name: str, says: str) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from stirred.mechanisms.swapping.conditioned.budget import redraw_epsilon, redraw_kernel
 from stirred.mechanisms.swapping.conditioned.law import ConditionedKernel, conditioned_law, exact_loss_of_conditioned
-from stirred.mechanisms.swapping.gibbs.mechanism import gibbs_epsilon
 from stirred.mechanisms.swapping.laws.counting import Table, all_tables, distance, exact_loss, exact_loss_of_weights
 from stirred.mechanisms.swapping.mallows.law import mallows_weights
 from stirred.mechanisms.swapping.permutation.law import (
@@ -516,7 +515,12 @@ def test_prohibiting_vacuous_swaps_with_one_special_record_t36(n: int, ratio: st
         assert abs(float(permuted) - 1.0907) < 1e-4
 
 
-# ---- R11: Gibbs weights -------------------------------------------------------------------------------
+# ---- R11: Gibbs weights, which no mechanism draws -----------------------------------------------------
+
+
+def gibbs_epsilon(least: Fraction, most: Fraction) -> Exact:
+    """Return the loss of R11: factors lie from ``least`` to ``most`` and depend on the two swap values alone."""
+    return ln(max(Fraction(1), most) / min(Fraction(1), least))
 
 
 @pytest.mark.parametrize(("least", "most"), [("1/4", "1/2"), ("1/2", "3"), ("2", "3")])

@@ -61,14 +61,12 @@ PLANS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 WITH_PERSONS = ("permutation-swap", "conditioned-swap", "targeted-record-swap")
 # The tabulators of 2020 ask for the codes of the census, so their promises are taken for a file of that name.
 OF_2020: dict[str, Callable[[], Any]] = {"safetab-p": toy_p, "safetab-h": toy_h, "phsafe": lambda: one_table(2)}
-# They are to be deleted.
-LEFT_OUT = {"metric-swap", "gibbs-swap"}
 
 Promises = Mapping[str, Specification]
 
 
 def test_every_registered_mechanism_is_among_the_pairs() -> None:
-    assert {*PLANS, *OF_2020, *LEFT_OUT} == {*registry.names()}
+    assert {*PLANS, *OF_2020} == {*registry.names()}
 
 
 @pytest.fixture(scope="module")

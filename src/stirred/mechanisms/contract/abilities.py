@@ -114,25 +114,21 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Advised:
-    """What fits a custodian's wishes, why, and what else there is; made of data, as a plan is.
+    """What fits a custodian's wishes, and what else there is; made of data, as a plan is.
 
     ``plan`` is that of the proposal; where there is none it shows what all candidates keep exactly, and its loss is
     none of theirs. ``section`` is the proposal as the section [mechanism] of a plan, and ``tables`` are the variables
-    of those that the plan is to have. ``instead`` says what could be given up, and what would then be proposed.
+    of those that the plan is to have.
     """
 
     title: str
     wishes: str
-    why: Sequence[str]
     plan: Plan
     section: Mapping[str, Any] | None
     tables: Sequence[Sequence[str]]
     closest: str
     candidates: Grid
     rests_on: str
-    notes: Sequence[str]
-    instead: Sequence[tuple[str, str]]
-    instead_note: str
     values: Mapping[str, Any]
 
 
@@ -158,7 +154,7 @@ class Adviser(Protocol):
         ...
 
     def advise(self, data: Microdata, **wishes: Any) -> Advised:
-        """Return what fits the wishes: ``swap``, ``exact``, ``nearly``, ``epsilon``, ``undisturbed`` and so on."""
+        """Return what fits the wishes: ``swap``, ``exact``, ``epsilon``, ``undisturbed`` and so on."""
         ...
 
     def relatives(self, data: Microdata, mechanism: Any, *, equal: str) -> Sequence[tuple[str, Mechanism]]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
-from stirred.data.problems import bad_file, bad_plan
+from stirred.data.problems import bad_plan
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import Adviser
+from stirred.mechanisms.contract.cells import CellLaw, NumberMoved, RedrawnStratum
 from stirred.mechanisms.contract.plan import SAMPLED
 from stirred.mechanisms.contract.release import RECORDS, Check, Frames, PublicFile, Release, Table, Written
 from stirred.mechanisms.contract.settings import Settings
-from stirred.mechanisms.contract.shown import Corrected, ExpectedError, Headline, Section, Typical
+from stirred.mechanisms.contract.shown import ExpectedError, Headline, Section, Typical
 from stirred.spec.exact import Exact
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ class Defaults:
     number_columns: ClassVar[tuple[str, ...]] = ("count", "sum", "value", "estimate")
     # Why no rate can be given for a wanted loss, and what to do instead, where its rate does not decide the loss alone.
     untunable: ClassVar[tuple[str, str] | None] = None
+    # Of a swap, what readers of its public files must know of its law to correct tables (``CellLaw``).
+    number_moved: ClassVar[NumberMoved | None] = None
+    redrawn_stratum: ClassVar[RedrawnStratum | None] = None
+    two_stages: ClassVar[bool] = False
+    # Why its tables are not corrected, and what to do instead, where a reader may expect it.
+    uncorrected: ClassVar[tuple[str, str] | None] = None
 
     # ---- settings
 
@@ -218,32 +225,16 @@ class Defaults:
         ``source`` says where the records come from: ``this-data``, the file of the release; ``other-data``; or
         ``margins``, where only what is published exactly is used. ``persons`` are linked to the records by ``key``.
         """
+        if self.cell_law is not None:
+            what = "the errors of a swap follow from its law"
+            remedy = "call expected_error of stirred.inference.swap_moments"
+            raise bad_plan(what, where="mechanism", remedy=remedy)
         raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
 
-    def corrected(
-        self, release: Release, data: Microdata, plan: Any, tables: Sequence[Table]
-    ) -> Mapping[str, pl.DataFrame]:
-        """Return by title the tables (variables, ``count``) as any reader can correct them, where that is possible.
-
-        They may have more columns that ``typical_errors`` needs; all come from public files alone.
-        """
-        return {}
-
-    @classmethod
-    def correct(
-        cls,
-        table: pl.DataFrame | Sequence[str],
-        public: Path,
-        *,
-        level: float,
-        project: bool,
-        where: str,
-    ) -> Corrected:
-        """Return a published table, or one of these variables, without its bias: from public files alone.
-
-        With ``project`` also the nearest table that the published margins allow.
-        """
-        raise bad_file("tables of this mechanism are not corrected", where=str(public), remedy="use them as published")
+    @property
+    def cell_law(self) -> CellLaw | None:
+        """Return how it treats the cells of tables, if it swaps and they have closed forms: foretold and corrected."""
+        return None
 
     @classmethod
     def adviser(cls) -> Adviser | None:

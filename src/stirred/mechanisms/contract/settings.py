@@ -23,7 +23,6 @@ from pydantic import (
 
 from stirred.data.bundle import checksum, release_of
 from stirred.data.frames import read_frame
-from stirred.data.pair_files import nested_pairs
 from stirred.data.problems import bad_file, bad_plan
 from stirred.data.sources import read_toml
 from stirred.spec.document import from_document, to_document
@@ -175,8 +174,7 @@ class Settings(BaseModel):
     """The settings of a mechanism: the section [mechanism] of a plan, its schema, ``--set``, and what is kept of it.
 
     Every field has a description. ``json_schema_extra`` may say ``{"example": "1/20"}``, how a value is written;
-    ``{"pairs": "distance"}``, that a text names a file with the columns from, to and this number, which the release
-    reads; ``{"document": True}``, that a text may name a TOML file, and its content then stands in its place;
+    ``{"document": True}``, that a text may name a TOML file, and its content then stands in its place;
     ``{"path": True}``, that a text names a file that the mechanism reads itself, from the folder of the plan;
     ``{"section": True}``, that it may stand in a plan as a section of its own; and
     ``{"internal": True}``, that the setting stays inside the agency. A ``TableFile`` is read as well.
@@ -191,7 +189,7 @@ class Settings(BaseModel):
 
     @classmethod
     def mark(cls, key: str, name: str) -> Any:
-        """Return what a setting is marked with: its example, the number of its pairs, whether it is internal."""
+        """Return what a setting is marked with: its example, whether it is internal."""
         extra = cls.model_fields[key].json_schema_extra
         return extra.get(name) if isinstance(extra, dict) else None
 
@@ -210,7 +208,7 @@ class Settings(BaseModel):
         """Return the settings with what the files hold that they name, from this folder on."""
         found: dict[str, Any] = {}
         for key in self.setting_names():
-            given, number = getattr(self, key), self.mark(key, "pairs")
+            given = getattr(self, key)
             with placed(key):
                 if isinstance(given, Settings):
                     found[key] = given.with_files(folder)
@@ -221,8 +219,6 @@ class Settings(BaseModel):
                     found[key] = given.model_copy(update=tables)
                 elif not isinstance(given, str):
                     continue
-                elif number:
-                    found[key] = nested_pairs(read_frame(folder / given), number=number, where=given)
                 elif self.mark(key, "document") and given.endswith(".toml"):
                     found[key] = read_toml(folder / given, called=f"the {key}")
                 elif self.mark(key, "path"):

@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-    from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
     from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
     from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
     from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
     from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-    from stirred.mechanisms.swapping.metric.mechanism import MetricSwap
     from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
     from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 
 __all__ = [
     "ConditionedSwap",
-    "GibbsSwap",
     "MallowsSwap",
-    "MetricSwap",
     "NoisySwap",
     "PermutationSwap",
     "ResponseSwap",

@@ -13,7 +13,6 @@ from fractions import Fraction
 import numpy as np
 
 from stirred.mechanisms.swapping.core.rates import Rates, StratumRates
-from stirred.mechanisms.swapping.flows.kernel import Flowing
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.kernels.addressing import CHUNK_ROWS
 from stirred.mechanisms.swapping.kernels.counted import Counting, candidate_limits
@@ -90,31 +89,6 @@ def swap_counted_reference(
         for place, row in enumerate(selected):
             swapped[row] = swap[selected[sigma[place]]]
         total += len(selected)
-    return swapped, total
-
-
-def swap_flow_reference(
-    stratum: Sequence[int], swap: Sequence[int], *, live: Sequence[bool], flows: Flowing, entropy: Entropy
-) -> tuple[list[int], int]:
-    """Return the swapped column and the tally, as ``swap_flow_in_place`` makes them."""
-    swapped = list(swap)
-    words = _BlockWords(entropy, shift=addressing.block_shift(len(live), rows=len(swap)))
-    total = 0
-    for code, records in sorted(_rows_by_code(stratum).items()):
-        kinds: dict[int, list[int]] = {}
-        for row in records:
-            kinds.setdefault(swap[row], []).append(row)
-        counts = [len(rows) for rows in kinds.values()]
-        flow = np.diag(counts)
-        if live[code] and len(kinds) > 1:
-            values = np.array(list(kinds), dtype=np.uint32)
-            flow = flows.draw(values, np.array(counts), words.of(addressing.FLOW, code))
-        for place, rows in enumerate(kinds.values()):
-            given = [value for value, times in zip(kinds, flow[place].tolist(), strict=True) for _ in range(times)]
-            sigma = permutation(len(rows), words.of(addressing.ARRANGE, code))
-            for row, where in zip(rows, sigma, strict=True):
-                swapped[row] = given[where]
-        total += len(records) - int(np.trace(flow))
     return swapped, total
 
 

@@ -13,8 +13,6 @@ import pytest
 
 from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
 from stirred.mechanisms.swapping.core.rates import RecordRates, StratumRates
-from stirred.mechanisms.swapping.flows.kernel import swap_flow_in_place
-from stirred.mechanisms.swapping.flows.mechanism import Flows
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
 from stirred.mechanisms.swapping.kernels.excerpt import Excerpt
@@ -27,16 +25,6 @@ from stirred.randomness.entropy import Entropy
 ROWS, STRATA, VALUES = 150_000, 900, 6
 
 
-def between(places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """All swap values are equally far apart: that is a tree, whose law is drawn quickly."""
-    return (places[:, None] != places).astype(np.int64)
-
-
-def flows() -> Flows:
-    powers = [Fraction(1), Fraction(1, 2)]
-    return Flows(lambda a, b: powers[a != b], lambda places: np.exp2(-between(places)), steps=between, powers=powers)
-
-
 def kernels(rows: slice | npt.NDArray[np.uint32] = slice(None)) -> dict[str, Callable[..., int]]:
     """Return the members of the family; where every record has its own rate, for these rows of the file."""
     rng = np.random.default_rng(5)
@@ -44,7 +32,6 @@ def kernels(rows: slice | npt.NDArray[np.uint32] = slice(None)) -> dict[str, Cal
     low = StratumRates.constant(Fraction(1, 150), strata=STRATA)  # of many strata exactly one record is selected
     kinds, rates = rng.integers(0, 3, ROWS).astype(np.uint16), (Fraction(1, 3), Fraction(1, 10), Fraction(4, 7))
     counted = partial(swap_counted_in_place, strata=STRATA, values=VALUES)
-    live = rng.random(STRATA) < 0.8
     return {
         "permutation": partial(swap_in_place, rates=by_stratum),
         "permutation, one selected": partial(swap_in_place, rates=low),
@@ -55,7 +42,6 @@ def kernels(rows: slice | npt.NDArray[np.uint32] = slice(None)) -> dict[str, Cal
         "mallows": partial(counted, counting=MallowsCounting(Fraction(1, 100))),
         "conditioned": partial(counted, counting=ConditionedCounting(rate=Fraction(1, 3))),
         "conditioned by size": partial(counted, counting=ConditionedCounting(rate=Fraction(1, 2), law="proportional")),
-        "flows": partial(swap_flow_in_place, live=live, values=VALUES, flows=flows()),
     }
 
 
@@ -98,9 +84,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", [*kernels()])
-def test_excerpts_of_whole_blocks_are_swapped_like_the_whole_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "flows":
-        small_file(monkeypatch)  # no row has an address there, and large strata are slow
+def test_excerpts_of_whole_blocks_are_swapped_like_the_whole_file(name: str) -> None:
     kernel, entropy = kernels()[name], Entropy.from_seed(f"excerpt {name}")
     stratum, swap = file()
     whole = swap.copy()

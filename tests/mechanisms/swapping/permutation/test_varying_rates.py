@@ -21,10 +21,10 @@ from stirred.audit import audit_bundle
 from stirred.audit.exhaustive import audit
 from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.advice.members import relatives
+from stirred.inference.swapped_release import SwappedRelease
+from stirred.inference.unswap import unswap
+from stirred.mechanisms.advice.members import relatives
 from stirred.mechanisms.swapping.core.rates import VaryingRates
-from stirred.mechanisms.swapping.correction.released import SwappedRelease
-from stirred.mechanisms.swapping.correction.unswap import unswap
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins, varying_rate_law
 from stirred.mechanisms.swapping.permutation.rates_budget import exactly_one_at_most, varying_rate_epsilon

@@ -16,9 +16,10 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import Rate, Settings, StratumAudit
+from stirred.mechanisms.protocol import CellLaw, Rate, RedrawnStratum, Settings, StratumAudit
 from stirred.mechanisms.swapping.conditioned.budget import redraw_epsilon, redraw_kernel
 from stirred.mechanisms.swapping.conditioned.law import conditioned_law, exact_loss_of_conditioned
+from stirred.mechanisms.swapping.conditioned.moments import ConditionedMoments
 from stirred.mechanisms.swapping.core.margins import Shares, SwapMargins, conditioned_changes
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapRate, SwapSettings
@@ -72,6 +73,7 @@ class ConditionedSwap(RatedSwap):
     title: ClassVar[str] = "conditioned swapping"
     settings_model: ClassVar[type[Settings]] = ConditionedSettings
     member: ClassVar[str] = "conditioned"
+    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(ConditionedMoments.of)
     rests_on: ClassVar[str] = "R6, the conditioned swap (docs/theory/swapping-family.md)"
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None, "redraw_law": "uniform"}
     moved_get: ClassVar[str] = "another value"
@@ -118,6 +120,17 @@ class ConditionedSwap(RatedSwap):
         if isinstance(self.redraw_law, str):
             return self.redraw_law
         return {str(value): fraction(mass, where="redraw_law") for value, mass in self.redraw_law.items()}
+
+    @property
+    def cell_law(self) -> CellLaw:
+        """Return what the moments of its tables follow from: one rate, and the law that values are redrawn from."""
+        return CellLaw(
+            match=tuple(self.match),
+            swap=tuple(self.swap),
+            rate_of=lambda values: Fraction(self.rate),
+            redrawn=type(self).redrawn_stratum,
+            redraw_law=self.known_law,
+        )
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
         """Return the exact loss (R6) on a stratum where hold and swap values occur this often, beside its bound.

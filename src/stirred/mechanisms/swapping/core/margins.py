@@ -142,7 +142,7 @@ def mallows_share(records: int, weight: Fraction) -> float:
     >>> round(mallows_share(4, Fraction(1, 3)), 6)  # T16: 2, 3 or 4 of 4 move, with chances 54, 24 and 9 of 168
     0.321429
     """
-    from stirred.mechanisms.swapping.moments.class_laws import mallows_moved
+    from stirred.mechanisms.swapping.laws.moved import mallows_moved
 
     moved, chance = mallows_moved(records, weight)
     return float(moved @ chance / records)

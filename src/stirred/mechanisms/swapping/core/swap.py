@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
@@ -16,11 +17,11 @@ from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.engines.protocol import LOCAL, Cluster, Engine
-from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.protocol import CellLaw, Progress
 from stirred.mechanisms.swapping.core import bulk
 from stirred.mechanisms.swapping.core.margins import Shares, SwapMargins, class_law_changes
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
-from stirred.mechanisms.swapping.core.rates import Rule
+from stirred.mechanisms.swapping.core.rates import Rule, rate_for
 from stirred.mechanisms.swapping.core.roles import Roles
 from stirred.mechanisms.swapping.core.small_strata import OwnLoss
 from stirred.mechanisms.swapping.core.strata import Strata, find_strata
@@ -94,6 +95,16 @@ class Swap(Swapping):
     def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
         """Return the same, 0 in strata with nothing to swap."""
         return np.where(strata.live_flags[strata.margins.stratum], self.changed_shares(strata, swap), 0.0)
+
+    @property
+    def cell_law(self) -> CellLaw | None:
+        """Return what the moments of its tables follow from, where permutations that move as many are as likely."""
+        moved = type(self).number_moved
+        if moved is None or self.stratum_law != self.member:
+            return None
+        rules, rate = self.rules()
+        rate_of = partial(rate_for, rules=rules, default=rate)
+        return CellLaw(match=tuple(self.match), swap=tuple(self.swap), rate_of=rate_of, moved=moved)
 
     def areas_changed(self, plan: SwapPlan) -> pl.DataFrame:
         """Return for each combination of swap values how many records have it and which share is expected to change.

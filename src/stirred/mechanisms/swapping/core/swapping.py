@@ -6,9 +6,8 @@ import hashlib
 import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,16 +26,12 @@ from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     SAMPLED,
-    Adviser,
     Check,
-    Corrected,
     Curve,
-    ExpectedError,
     Frames,
     Mechanism,
     Progress,
     Release,
-    Table,
     Written,
     settings_doubts,
 )
@@ -49,7 +44,6 @@ from stirred.mechanisms.swapping.core.strata import OWN_COLUMNS, Strata
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import Changed, empty_promise, similar_in_roles
 from stirred.mechanisms.swapping.doubts.revealing import revealing_columns
-from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.randomness.entropy import Entropy
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
@@ -367,38 +361,7 @@ class Swapping(Mechanism):
     @property
     def no_closed_form(self) -> str:
         """Say why errors of tables cannot be computed beforehand; empty where they can."""
-        law = self.stratum_law
-        return "" if law in WITH_MOMENTS else f"the error of the {law} swap has no closed form"
-
-    def expected_error(self, records: pl.DataFrame | pl.LazyFrame, **of: Any) -> ExpectedError:
-        """Return the error to expect in a table: exact mean and variance of every swapped cell (R18)."""
-        from stirred.mechanisms.swapping.moments.expected import expected_error
-
-        return expected_error(records, self, **of)
-
-    def corrected(
-        self, release: Release, data: Microdata, plan: SwapPlan, tables: Sequence[Table]
-    ) -> dict[str, pl.DataFrame]:
-        """Return by title the tables without their bias."""
-        from stirred.mechanisms.swapping.correction.unswap import corrected_tables
-
-        return corrected_tables(self, release, data, plan, tables)
-
-    @classmethod
-    def correct(cls, table: pl.DataFrame | Sequence[str], public: Path, **how: Any) -> Corrected:
-        """Return a published table without its bias; which member it was, the public files say."""
-        from stirred.mechanisms.swapping.correction.released import SwappedRelease
-        from stirred.mechanisms.swapping.correction.unswap import unswap
-
-        found = unswap(table, SwappedRelease.read(public), **how)
-        return Corrected(**{each.name: getattr(found, each.name) for each in fields(Corrected)})
-
-    @classmethod
-    def adviser(cls) -> Adviser:
-        """Return the advice on all members."""
-        from stirred.mechanisms.swapping import advice
-
-        return advice
+        return "" if self.cell_law is not None else f"the error of the {self.stratum_law} swap has no closed form"
 
 
 def _digest_of(*arrays: npt.NDArray[Any]) -> str:

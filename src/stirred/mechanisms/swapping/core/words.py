@@ -11,7 +11,6 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Rated, Section, Table, Typical
-from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.spec.budget import Derived
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact
@@ -180,7 +179,7 @@ def crossed_with(plan: SwapPlan) -> str:
 
 def correction_in_words(mechanism: Swapping, plan: SwapPlan) -> str:
     """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
-    if mechanism.stratum_law not in WITH_MOMENTS:
+    if mechanism.cell_law is None:
         return ""
     return (
         f"Tables that cross {', '.join(mechanism.swap)} with {crossed_with(plan)} are drawn towards independence. "

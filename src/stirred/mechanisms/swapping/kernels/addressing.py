@@ -10,8 +10,6 @@ for word. Nothing here depends on the number of threads.
   was selected; ``DERANGE_AGAIN``: for their derangements.
 - ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
   how many records to select (``counted``): for these numbers, for which candidates, and for their exchange.
-- ``FLOW``: likewise, for the flow tables of swaps that draw these (``flows.kernel``); ``ARRANGE`` then hands the
-  values out.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
 - ``CANDIDATES``: the word at position ``row % CHUNK_ROWS // 2`` of chunk ``row // CHUNK_ROWS`` decides whether the row
   is a candidate there: by its lower half for even rows and its upper half for odd ones.
@@ -49,7 +47,6 @@ COUNT: Final = "swapping/count"
 CANDIDATES: Final = "swapping/candidates"
 CHOOSE: Final = "swapping/choose"
 ARRANGE: Final = "swapping/arrange"
-FLOW: Final = "swapping/flow"
 SHUFFLE_SELECTED: Final = "swapping/shuffle selected"
 RESPOND: Final = "swapping/respond"
 RESPOND_OTHER: Final = "swapping/respond other"

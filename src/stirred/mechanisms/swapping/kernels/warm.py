@@ -10,12 +10,8 @@ from stirred.data import code_kernels
 from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
 from stirred.mechanisms.swapping.conditioned.selected_shares import expected_changes
 from stirred.mechanisms.swapping.core.rates import RecordRates, StratumRates
-from stirred.mechanisms.swapping.flows.kernel import swap_flow_in_place
-from stirred.mechanisms.swapping.flows.law import Counts, Floats
-from stirred.mechanisms.swapping.flows.mechanism import Flows
 from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
 from stirred.mechanisms.swapping.kernels.order import release_order
-from stirred.mechanisms.swapping.kernels.partition import Codes, Values
 from stirred.mechanisms.swapping.mallows.law import MallowsCounting
 from stirred.mechanisms.swapping.permutation.kernel import swap_in_place
 from stirred.randomness.entropy import Entropy
@@ -39,25 +35,8 @@ def compile_kernels() -> None:
             swap_counted_in_place(
                 stratum, codes, strata=500, values=values, counting=counting, entropy=entropy.child("counted")
             )
-    _compile_flow_kernels(stratum, codes, entropy.child("flow"))
     expected_changes(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2))
     _compile_code_kernels()
-
-
-def _compile_flow_kernels(stratum: Codes, codes: Values, entropy: Entropy) -> None:
-    """Swap by distances on a line, which are summed over, and by equal ones, which are a tree."""
-    half = [Fraction(1, 2) ** steps for steps in range(7)]
-    for far in (np.abs(np.arange(7)[:, None] - np.arange(7)), 1 - np.eye(7, dtype=np.int64)):
-
-        def between(wanted: Counts, far: Counts = far) -> Counts:
-            return far[wanted[:, None], wanted]
-
-        def weights(wanted: Counts, far: Counts = far) -> Floats:
-            return np.exp2(-far[wanted[:, None], wanted].astype(np.float64))
-
-        flows = Flows(lambda a, b: half[abs(a - b)], weights, steps=between, powers=half)
-        swap_flow_in_place(stratum, codes, live=np.ones(500, dtype=np.bool_), values=7, flows=flows, entropy=entropy)
-        flows.expected_total([0, 1, 2], [2, 1, 1])
 
 
 def _compile_code_kernels() -> None:

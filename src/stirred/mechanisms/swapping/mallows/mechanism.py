@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import Rate, Settings, StratumAudit
+from stirred.mechanisms.protocol import NumberMoved, Rate, Settings, StratumAudit
 from stirred.mechanisms.swapping.core.margins import Shares, mallows_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapSettings
@@ -20,6 +20,7 @@ from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.mechanisms.swapping.core.swap import Swap
 from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.laws.counting import exact_loss_of_weights
+from stirred.mechanisms.swapping.laws.moved import mallows_moved
 from stirred.mechanisms.swapping.mallows.budget import mallows_epsilon, mallows_weight
 from stirred.mechanisms.swapping.mallows.law import MallowsCounting, mallows_weights
 from stirred.mechanisms.swapping.permutation.law import class_law
@@ -54,6 +55,7 @@ class MallowsSwap(Swap):
     title: ClassVar[str] = "Mallows swapping"
     settings_model: ClassVar[type[Settings]] = MallowsSettings
     member: ClassVar[str] = "mallows"
+    number_moved: ClassVar[NumberMoved | None] = staticmethod(mallows_moved)
     rests_on: ClassVar[str] = "R5, Mallows swapping (docs/theory/swapping-family.md)"
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"epsilon": None}
     loss_setting: ClassVar[str] = "epsilon"

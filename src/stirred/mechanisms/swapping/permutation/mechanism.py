@@ -15,7 +15,7 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.protocol import Curve, Settings, StratumAudit
+from stirred.mechanisms.protocol import Curve, NumberMoved, Settings, StratumAudit
 from stirred.mechanisms.swapping.core.margins import Shares, permutation_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.rate_rules import RateRules, check_rule, every_rule_fits, with_record_rates
@@ -28,6 +28,7 @@ from stirred.mechanisms.swapping.core.swapped_file import Part
 from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.doubts.promise import Changed
 from stirred.mechanisms.swapping.laws.counting import exact_loss
+from stirred.mechanisms.swapping.laws.moved import permutation_moved
 from stirred.mechanisms.swapping.permutation.imputed import (
     FLAGGED,
     agreeing_on_imputed,
@@ -109,6 +110,7 @@ class PermutationSwap(RatedSwap):
     title: ClassVar[str] = "permutation swapping"
     settings_model: ClassVar[type[Settings]] = PermutationSettings
     member: ClassVar[str] = "permutation"
+    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
     # The budget is a formula in n, another one from n = 4 on, and attained where all values differ (R1).
     audited: ClassVar[tuple[tuple[str, str], ...]] = (*Swap.audited, ("abcd", "wxyz"))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import Settings, StratumAudit
+from stirred.mechanisms.protocol import NumberMoved, Settings, StratumAudit
 from stirred.mechanisms.swapping.core.margins import Shares, shuffle_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapRate, SwapSettings
@@ -20,6 +20,7 @@ from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap
 from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.laws.counting import exact_loss_of_weights
+from stirred.mechanisms.swapping.laws.moved import shuffle_moved
 from stirred.mechanisms.swapping.permutation.law import class_law
 from stirred.mechanisms.swapping.shuffle.budget import margin_epsilon, shuffle_epsilon
 from stirred.spec.budget import Derived, PermutationSwapping
@@ -51,6 +52,7 @@ class ShuffleSwap(RatedSwap):
     title: ClassVar[str] = "shuffle swapping"
     settings_model: ClassVar[type[Settings]] = ShuffleSettings
     member: ClassVar[str] = "shuffle"
+    number_moved: ClassVar[NumberMoved | None] = staticmethod(shuffle_moved)
     rests_on: ClassVar[str] = "R7, the shuffle swap (docs/theory/swapping-family.md)"
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
     audited: ClassVar[tuple[tuple[str, str], ...]] = (*Swap.audited, ("abcd", "wxyz"))

@@ -111,6 +111,11 @@ class NoisySwap(Layer):
     title: ClassVar[str] = "noisy swapping"
     settings_model: ClassVar[type[Settings]] = NoisySettings
     member: ClassVar[str] = "noisy"
+    uncorrected: ClassVar[tuple[str, str] | None] = (
+        "tables of a noisy swap are not corrected",
+        "their noise has mean zero, and what the swap before it moved shows only in records, of which none are "
+        "published; the report says how to read them",
+    )
     counts_tables: ClassVar[bool] = False
     # Who changes a value depends on the margins, which are not invariant.
     unsaid: ClassVar[tuple[str, str] | None] = (

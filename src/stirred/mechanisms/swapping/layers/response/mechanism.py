@@ -169,6 +169,10 @@ class ResponseSwap(Layer):
     title: ClassVar[str] = "response swapping"
     settings_model: ClassVar[type[Settings]] = ResponseSettings
     member: ClassVar[str] = "response"
+    uncorrected: ClassVar[tuple[str, str] | None] = (
+        "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
+        "use the table as published; strata.parquet has the law of the response",
+    )
     untunable: ClassVar[tuple[str, str] | None] = (
         "the loss of the response swap depends on the rate and on change",
         "give both and see the loss with `stirred plan`",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -15,13 +15,14 @@ from pydantic import Field
 from stirred.data.codes import Coded, count, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Curve, Names, Progress, Rate, Settings
+from stirred.mechanisms.protocol import FINE_COLUMNS, CellLaw, Curve, Names, NumberMoved, Progress, Rate, Settings
 from stirred.mechanisms.swapping.core.margins import permutation_share, staged_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.rates import StratumRates
 from stirred.mechanisms.swapping.core.roles import OtherRates, Roles, SwapRate, SwapSettings
 from stirred.mechanisms.swapping.core.swap import RateLike
 from stirred.mechanisms.swapping.core.swapping import Values
+from stirred.mechanisms.swapping.laws.moved import permutation_moved
 from stirred.mechanisms.swapping.layers.budget import staged_epsilon
 from stirred.mechanisms.swapping.layers.chains import chained, stage
 from stirred.mechanisms.swapping.layers.layer import Layer, between_closer
@@ -46,10 +47,6 @@ class TwoStageSettings(SwapSettings):
     )
     fine_rate: Rate = Field(description="The rate of the second stage.", json_schema_extra={"example": "1/2"})
     rates: OtherRates = Field(default=[])
-
-
-FINE_COLUMNS: Final = {"fine_match": "stratum_fine_match", "fine_rate": "stratum_fine_rate"}
-"""The settings of the fine stage and where ``strata.parquet`` has them: the match variables as JSON, and the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -104,6 +101,8 @@ class TwoStageSwap(Layer):
     title: ClassVar[str] = "two-stage swapping"
     settings_model: ClassVar[type[Settings]] = TwoStageSettings
     member: ClassVar[str] = "two-stage"
+    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
+    two_stages: ClassVar[bool] = True
     # Who changes a value in the second stage depends on the fine margins, which are not invariant.
     unsaid: ClassVar[tuple[str, str] | None] = (
         "whom the two-stage swap moves depends on counts that it protects",
@@ -141,6 +140,14 @@ class TwoStageSwap(Layer):
             f"Two-stage swapping: {', '.join(self.swap)} exchanged among {self.among} at {self.at_rate}, then among "
             f"those with equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
         )
+
+    @property
+    def cell_law(self) -> CellLaw | None:
+        """Return what the moments of its tables follow from: both stages."""
+        coarse = self.inner.cell_law
+        if coarse is None:
+            return None
+        return replace(coarse, fine_match=tuple(self.fine_match), fine_rate=Fraction(self.fine_rate))
 
     def law(self, dataset: Any) -> Law:
         """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""

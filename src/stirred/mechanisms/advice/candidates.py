@@ -1,0 +1,253 @@
+"""Which match and swap variables could be chosen, what each would cost and what each would publish exactly.
+
+Table 5 of the paper, computed from a file: for every pair of neighbouring geographic levels, swap the
+finer ones within the coarser, alone or crossed with further match variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final
+
+from stirred.data.codes import differing, encode
+from stirred.data.given import as_microdata
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.problems import DataError, bad_plan
+from stirred.mechanisms.advice.members import plain_swap
+from stirred.mechanisms.doubts import identifier_doubts
+from stirred.mechanisms.protocol import Choice
+from stirred.mechanisms.swapping.core.plan import SwapPlan
+from stirred.mechanisms.swapping.doubts.promise import empty_promise, similar_in_roles
+from stirred.mechanisms.swapping.doubts.revealing import told
+from stirred.mechanisms.swapping.doubts.telling import LOOKS_INSIDE
+from stirred.spec.document import number_out
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import Exact
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.number_text import percent
+from stirred.spec.problems import Problem
+from stirred.spec.rows import Row
+from stirred.spec.swap_budget import rate_not_above, smallest_psa_epsilon
+
+RATES = (Fraction(1, 20), Fraction(1, 2))
+CHOOSING: Final = (
+    "Losses of different choices cannot be compared: a choice with smaller strata has a smaller number because more "
+    "is published exactly. Choosing settings by looking at the confidential file voids the guarantee, unless you "
+    "looked only at invariants of the choice you make. Such choices are marked 'from its invariants' (record "
+    'settings_from = "invariants"). Otherwise decide by policy, or on an earlier census or the synthetic one.'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """One choice of match and swap variables: strata, losses, and what it holds fixed.
+
+    ``reaching`` is the gentlest rate that reaches the ``wanted`` loss.
+    """
+
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    strata: int
+    live: int
+    largest: int
+    largest_values: tuple[object, ...]
+    epsilons: tuple[tuple[Fraction, Exact], ...]
+    least: Exact
+    wanted: Exact | None
+    reaching: Fraction | None
+    multiverse: Multiverse
+    safe: bool = False
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the choice in a few words."""
+        return f"{' x '.join(self.match) or '(no match)'} | {self.swap[0]}"
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return in words what it would do, cost and publish."""
+        where = ", ".join(f"{k} = {v}" for k, v in zip(self.match, self.largest_values, strict=False))
+        losses = "; ".join(f"{percent(rate, digits=6)}: epsilon {e.shown()}" for rate, e in self.epsilons)
+        return [
+            ("swaps", ", ".join(self.swap)),
+            ("strata", f"{self.strata:,}, of which {self.live:,} have something to swap"),
+            ("largest", f"{self.largest:,}{f' ({where})' if where else ''}"),
+            ("loss", f"{losses}; smallest possible {self.least.shown()}"),
+            *self._target,
+            *(("fixes", f"the {words}") for words in self.invariants),
+            ("choosing it", f"by this list: {'from its invariants' if self.safe else 'looks at the data'}"),
+        ]
+
+    @property
+    def _target(self) -> list[Row]:
+        if self.wanted is None:
+            return []
+        rate = self.reaching
+        return [("target", "not reached by any rate" if rate is None else f"reached from a rate of {percent(rate)}")]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the same for JSON."""
+        return {
+            "match": list(self.match),
+            "swap": list(self.swap),
+            "strata": self.strata,
+            "live_strata": self.live,
+            "largest_live_stratum": self.largest,
+            "epsilon_by_rate": [
+                {"rate": str(rate), "epsilon": number_out(e), "epsilon_exact": str(e)} for rate, e in self.epsilons
+            ],
+            "smallest_epsilon": number_out(self.least),
+            "rate_reaching_target": None if self.reaching is None else str(self.reaching),
+            "invariants": list(self.invariants),
+            "settings_from": "invariants" if self.safe else "this-data",
+        }
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """Return in words what would be published exactly."""
+        return tuple(str(invariant) for invariant in self.multiverse.invariants)
+
+
+def candidates(
+    data: Any,
+    *,
+    levels: Sequence[str],
+    cross: Sequence[str] = (),
+    rates: Sequence[Fraction] = RATES,
+    epsilon: Exact | None = None,
+    unit: str = "household",
+) -> list[Candidate]:
+    """Return the choices for a geography whose ``levels`` are given from the finest to the coarsest.
+
+    ``cross`` names further match variables, tried together. With ``epsilon`` each candidate says the
+    gentlest rate that reaches it. Everything shown is a function of the candidate's own invariants;
+    ``safe`` says whether it is also one of the invariants of *this* candidate for all the others, so
+    that choosing it by looking at the whole list reveals nothing more (docs/theory/conditions.md, condition 3);
+    that the levels nest is checked, and taken as publicly known.
+    """
+    microdata = as_microdata(data)
+    _check_names(microdata, levels, cross)
+    _check_nesting(microdata, levels)
+    geography = Hierarchy(name="geography", levels=tuple(levels))
+    telling = _telling(microdata, levels, cross)
+    identifying = [*identifier_doubts(microdata, microdata.variables, unit=unit)]
+    found: list[Candidate] = []
+    for place in range(len(levels) - 1, 0, -1):
+        # Everything nested under the match level moves together; coarser levels are held with it.
+        swap, match = list(reversed(levels[:place])), levels[place]
+        for more in [[], list(cross)] if cross else [[]]:
+            mechanism = plain_swap(match=[match, *more], swap=swap, unit=unit)
+            # Of a national file only one plan at a time fits: it holds the codes of every record.
+            plan = mechanism.plan(microdata, doubts=False)
+            choice = _candidate(plan, geography, rates=rates, epsilon=epsilon)
+            doubts = (
+                *empty_promise(plan),
+                *identifying,
+                *similar_in_roles(plan.strata, plan.swap),
+                *(doubt for level, doubt in telling if level in swap),
+            )
+            found.append(replace(choice, doubts=doubts))
+    return [
+        replace(choice, safe=all(choice.multiverse.refines(other.multiverse) for other in found)) for choice in found
+    ]
+
+
+def choices(
+    data: Any, *, levels: Sequence[str], cross: Sequence[str], epsilon: Exact | None, unit: str
+) -> list[Choice]:
+    """Return the same as data to be shown."""
+    found = candidates(data, levels=levels, cross=cross, epsilon=epsilon, unit=unit)
+    return [Choice(name=each.name, rows=each.rows, values=each.values, doubts=each.doubts) for each in found]
+
+
+def _check_names(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -> None:
+    """Refuse names that cannot be levels or further match variables, all at once."""
+    problems: list[Problem] = []
+    if len(set(levels)) < 2:
+        what, remedy = "a geography needs two levels or more", "name them from the finest to the coarsest: block, tract"
+        problems.append(Problem(what=what, where="geography", remedy=remedy))
+    for role, names in (("geography", levels), ("cross", cross)):
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                what = f'"{name}" is named {names.count(name)} times'
+                problems.append(Problem(what=what, where=role, remedy="name it once"))
+            if name in data.identifiers:
+                what = f'"{name}" is an identifier'
+                remedy = f"remove it here, or from {'hid' if name == data.hid else 'id'}"
+                problems.append(Problem(what=what, where=role, remedy=remedy))
+            elif name not in data.households.columns:
+                columns = data.households.columns
+                problems.append(missing_column(name, columns, where=data.household_source, role=role))
+            elif role == "cross" and name in levels:
+                what = f'"{name}" is a level of the geography, and every level is matched or swapped already'
+                remedy = "remove it here, or from geography; cross is for other variables, such as the household size"
+                problems.append(Problem(what=what, where=role, remedy=remedy))
+    if problems:
+        raise DataError(problems)
+
+
+def _check_nesting(data: Microdata, levels: Sequence[str]) -> None:
+    """Refuse levels that do not nest: then one level's table does not follow from another's."""
+    for fine, coarse in pairwise(levels):
+        inner, outer = encode(data.households, [fine]), encode(data.households, [coarse])
+        broken = differing(inner.codes, outer.codes, count=inner.count)
+        if broken.any():
+            example = inner.levels[fine][int(broken.argmax())]
+            what = f'{int(broken.sum()):,} values of "{fine}" lie in two or more values of "{coarse}"'
+            raise bad_plan(
+                f"{what}, such as {example}",
+                public=what,
+                where="geography",
+                remedy="name the levels from the finest to the coarsest, with codes that are unique in the whole file",
+            )
+
+
+def _telling(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -> list[tuple[str, Doubt]]:
+    """Return the finest level that each column outside the geography tells, with a doubt.
+
+    Levels nest, so that it tells the coarser ones too; the coarsest is never swapped.
+    """
+    others = [name for name in data.variables if name not in levels and name not in cross]
+    return [
+        (
+            tells[0],
+            Doubt(
+                kind="tells",
+                about=name,
+                what=f'"{name}" is not a level of the geography and determines "{tells[0]}": anyone could reverse its '
+                "swap",
+                remedy="if it is a place, name it with --geography where it nests, or leave it out of the release "
+                f"{LOOKS_INSIDE}",
+            ),
+        )
+        for name, tells in told(data.households, others, of=levels[:-1])
+    ]
+
+
+def _candidate(plan: SwapPlan, geography: Hierarchy, *, rates: Sequence[Fraction], epsilon: Exact | None) -> Candidate:
+    strata = plan.strata
+    largest = strata.largest_live
+    size = largest.records if largest else 0
+    least = smallest_psa_epsilon(size, bound="sharp")
+    reaching = None
+    if epsilon is not None and size and epsilon > least:
+        reaching = rate_not_above(epsilon, largest_stratum=size, bound="sharp")
+    return Candidate(
+        match=plan.universe.match,
+        swap=plan.universe.swap,
+        strata=len(strata.table),
+        live=len(strata.live),
+        largest=size,
+        largest_values=largest.values if largest else (),
+        epsilons=tuple((rate, strata.epsilon(rate)) for rate in rates),
+        least=least,
+        wanted=epsilon,
+        reaching=reaching,
+        multiverse=replace(plan.specification.multiverse, hierarchies=(geography,), consequences=()),
+    )

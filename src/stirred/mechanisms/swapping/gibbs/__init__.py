@@ -1,1 +1,0 @@
-"""The Gibbs swap (swapping theory R11)."""

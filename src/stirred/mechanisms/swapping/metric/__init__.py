@@ -1,1 +1,0 @@
-"""The metric swap (swapping theory R6 with distances)."""
