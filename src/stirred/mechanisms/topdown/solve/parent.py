@@ -334,13 +334,13 @@ def _on_grid(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
     equal, at, values = _equal_totals(totals, height), 0, totals.reshape(number, 1, 1)
     if margin is not None:
         # A margin that was published before (section 6): groups of rows, by the columns that it keeps.
-        (query, told), grid = margin, parent.step.rules.grid
+        (query, fixed), grid = margin, parent.step.rules.grid
         groups, group = np.unique(grid.rows_of(query)[parent.rows], return_inverse=True)
         at, cell = grid.kept_by(query), query.cell_of[parent.grid]
         values = np.zeros((number, len(groups), lattice.groups[at]))
-        values[:, group[:, None], lattice.place[at][None, :]] = told[:, cell]
+        values[:, group[:, None], lattice.place[at][None, :]] = fixed[:, cell]
         equal = groups[:, None] == groups[group][None, :]
-        free &= told[:, cell] > 0
+        free &= fixed[:, cell] > 0
     return Quadratic(
         parent=parent.held,
         free=free,
@@ -366,10 +366,10 @@ def on_cells(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
     free = (parent.demands.allowed & (totals != 0)[:, None])[:, row]
     equal, values = _equal_totals(totals, len(row)), totals.reshape(-1, 1, 1)
     if margin is not None:
-        query, told = margin
+        query, fixed = margin
         groups, group = np.unique(query.cell_of[cells], return_inverse=True)
-        equal, values = np.arange(len(groups))[:, None] == group[None, :], told[:, groups, None].astype(np.float64)
-        free &= told[:, query.cell_of[cells]] > 0
+        equal, values = np.arange(len(groups))[:, None] == group[None, :], fixed[:, groups, None].astype(np.float64)
+        free &= fixed[:, query.cell_of[cells]] > 0
     own = np.empty((len(precision), 1, len(row), len(row)))
     places = np.ascontiguousarray(lattice_of(parent.sizes).place[:, parent.column])
     restricted(np.ascontiguousarray(precision), parent.rows[row], places, own)
@@ -458,7 +458,7 @@ def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, S
         if better is not None:
             why = "limits overlap, so that rounding is not a flow"
             return better, parent.event(f"rounded by HiGHS, by up to {slack + 1}", why, slack)
-    raise parent.impossible("no whole counts beside the optimum keep all limits")
+    raise parent.impossible("no whole counts next to the optimum keep all limits")
 
 
 def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[_Set], Flags]:
