@@ -143,7 +143,7 @@ def stacked(parts: Sequence[Objective]) -> Objective:
 
 
 def first_of(objective: Objective) -> Objective:
-    """Return the objective of the first area by itself."""
+    """Return the objective of the first area alone."""
     assert objective.linear is not None
     return Objective(
         kind=np.zeros(1, dtype=np.int64),

@@ -486,11 +486,13 @@ class _ShardTask(Generic[T]):
         self.remembered.keep(place, objectives)
         return limits.take(slice(0, 1)), first_of(objectives[0]), floors
 
+    @one_blas_thread()
     def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> T:
         place, tree = numbered[0], _usable(numbered[1])
         objectives = self.remembered.pop(place, None) or self.strategy.objectives(tree)
         objectives[-1] = replace(objectives[-1], answers=tree.levels[-1].answers)
-        limits = self.strategy.limits(tree.levels)
+        # They were found free of contradictions on the way up.
+        limits = limits_up(self.strategy.rules, tree.levels, groups=self.strategy.options.groups)
         return self.finish(place + 1, _go_down(self.strategy, tree, limits, objectives, given=numbered[2]))
 
 
@@ -539,8 +541,14 @@ def _go_down(
 
 
 def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
+    places = [np.nonzero(each.counts) for each in found]  # child by child, in the order of cells
+    many = [np.bincount(child, minlength=len(each.counts)) for each, (child, _) in zip(found, places, strict=True)]
     return LevelCounts(
-        counts=Counts.of_rows([(each.cells, row) for each in found for row in each.counts]),
+        counts=Counts(
+            starts=np.cumsum(np.concatenate([[0], *many])),
+            cells=np.concatenate([each.cells[cell] for each, (_, cell) in zip(found, places, strict=True)]),
+            counts=np.concatenate([each.counts[place] for each, place in zip(found, places, strict=True)]),
+        ),
         events=tuple(event for each in found for event in each.events),
         parents=len(found),
         iterations=sum(each.iterations for each in found),
