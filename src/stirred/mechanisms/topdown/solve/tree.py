@@ -325,10 +325,10 @@ class Strategy:
     def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         grid, model = self.rules.grid, self.model
-        floors = [floor for floor in up.floors if floor.level.name in names]
-        found = [bottom_up_objective(grid, model, floor) for floor in floors]
+        by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
+        found = [bottom_up_objective(grid, model, estimates) for estimates in by_level]
         if self.options.arm.margins and names[0] == self.names[0] and self.rules.margin is None:
-            found[0] = replace(found[0], margins=margins_of(grid, model, floors[0], self.measured))
+            found[0] = replace(found[0], margins=margins_of(grid, model, by_level[0], self.measured))
         return found
 
     def _require_measured(self, top: Level) -> None:
@@ -440,10 +440,10 @@ def solve_and(
     task = _ShardTask(strategy=replace(strategy, options=options.alone), finish=finish)
     limits, tops = [], []
     beneath: dict[str, LevelEstimates] = {}
-    for limit, objective, floors in engine.map_groups(enumerate(shards()), task.up):
+    for limit, objective, by_level in engine.map_groups(enumerate(shards()), task.up):
         limits.append(limit)
         tops.append(objective)
-        beneath.update(floors)
+        beneath.update(by_level)
         options.report("bottom-up", len(tops), top.levels[-1].areas)
     own = strategy.limits(top.levels, beneath=joined(limits))
     upper = _go_down(strategy, top, own, strategy.upper_objectives(top, beneath, tops), is_top=True)
@@ -481,10 +481,10 @@ class _ShardTask(Generic[T]):
 
     def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, LevelEstimates]]:
         place, tree = numbered[0], _usable(numbered[1])
-        floors: dict[str, LevelEstimates] = {}
-        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, floors)
+        by_level: dict[str, LevelEstimates] = {}
+        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, by_level)
         self.remembered.keep(place, objectives)
-        return limits.take(slice(0, 1)), first_of(objectives[0]), floors
+        return limits.take(slice(0, 1)), first_of(objectives[0]), by_level
 
     @one_blas_thread()
     def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> T:
