@@ -150,9 +150,6 @@ class SolveOptions:
             self.progress(stage, done, whole)
 
 
-# ---- what comes out ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LevelCounts:
     """The counts of the areas of a level, what happened, and how many problems and iterations it took."""
@@ -197,11 +194,8 @@ class LevelStore:
 
     def load(self, name: str) -> LevelCounts | None:
         """Return the level that was kept under a name; None if there is none, or it is damaged."""
-        path = self._path(name)
-        if not path.exists():
-            return None
         try:
-            with path.open("rb") as stream, np.load(stream) as kept:
+            with self._path(name).open("rb") as stream, np.load(stream) as kept:
                 parents, iterations, gap = kept["done"]
                 return LevelCounts(
                     counts=Counts(starts=kept["starts"], cells=kept["cells"], counts=kept["counts"]),
