@@ -273,17 +273,17 @@ def group(nation: Nation) -> list[str]:
 
     tree, _ = tree_of(nation, Entropy.from_seed("group"))
     problems: list[parent.Quadratic] = []
-    usual = parent.on_cells
+    usual = parent.quadratic
 
-    def kept(own: parent.Parent, *others: Any) -> Any:
-        found = usual(own, *others)
-        if own.step.name == "Block":
+    def kept(own: parent.Parent, *others: Any, by_cell: bool) -> Any:
+        found = usual(own, *others, by_cell=by_cell)
+        if own.step.name == "Block" and by_cell:
             problems.append(found)
         return found
 
-    parent.on_cells = kept
+    parent.quadratic = kept
     next(iter(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))))
-    parent.on_cells = usual
+    parent.quadratic = usual
     sizes = np.array([each[4].shape[0] * each[4].shape[1] for each in problems])
     chosen = [problems[place] for place in np.argsort(np.abs(sizes - np.median(sizes)))[:5]]
     ours = theirs = alone = 0.0

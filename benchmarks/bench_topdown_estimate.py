@@ -99,7 +99,7 @@ def run(blocks: int) -> str:
     squares, freedom = 0.0, 0
     for found in estimate_in_pieces(Tree(schema=schema, levels=(state, below)), pieces, model=model):
         squares, freedom = squares + found.residuals.squares, freedom + found.residuals.freedom
-        for height in range(len(found.floors)):
+        for height in range(len(found.by_level)):
             for query in asked:
                 written += found.of(height, query).estimate.size
     spent, wall = time.process_time() - start - making, time.perf_counter() - wall

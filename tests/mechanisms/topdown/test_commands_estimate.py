@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from stirred.cli.main import run as command
 from stirred.data.problems import DataError, PlanError
+from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands_estimate import (
     COMMANDS,
     HierarchyEstimateOptions,
@@ -132,12 +134,14 @@ def test_a_codebook_with_a_hierarchy_of_codes_has_groupings(tmp_path: Path) -> N
         '[variables.codes]\n0 = ""\n1 = ""\n2 = ""\n'
         '[[hierarchies]]\nname = "grown"\nvariable = "age"\nhrc = "age.hrc"\ngeographic = false\n'
     )
-    schema = schema_named(str(tmp_path / "book.toml"), columns=lambda: ["geolevel", "age", "other"])
+    pl.DataFrame({"geolevel": ["a"], "age": ["*"], "other": [1]}).write_parquet(tmp_path / "m.parquet")
+    measured = partial(published._measured_variables, tmp_path / "m.parquet")
+    schema = schema_named(str(tmp_path / "book.toml"), attributes=measured)
     assert schema.names == ("age",)
     assert schema.query("grown").groups == ((0, 0, 1),)
     (tmp_path / "bad.toml").write_text("=")
     with pytest.raises(DataError, match="this is not TOML"):
-        schema_named(str(tmp_path / "bad.toml"), columns=list)
+        schema_named(str(tmp_path / "bad.toml"), attributes=measured)
 
 
 def test_an_output_that_cannot_be_written_is_said(bundle: Path, tmp_path: Path) -> None:

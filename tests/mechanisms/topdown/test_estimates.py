@@ -83,7 +83,8 @@ def test_precisions_by_subspace_are_those_of_case_4() -> None:
     level = Level(name="a", geocodes=("",), parent=np.zeros(1, dtype=np.int64), answers=answers)
     found = estimate(Tree(schema=schema, levels=(level,)))
     precisions = {
-        each: 1 / float(found.floors[0].spread[found.model.like[each]].covariance[0, 0, 0]) for each in ((), (0,), (1,))
+        each: 1 / float(found.by_level[0].spread[found.model.like[each]].covariance[0, 0, 0])
+        for each in ((), (0,), (1,))
     }
     assert precisions == {(): pytest.approx(7.125), (0,): pytest.approx(1.125), (1,): pytest.approx(0.125)}
     # A x B is seen by the same query as B, and looks like it.

@@ -11,6 +11,7 @@ import shutil
 from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,11 +32,9 @@ from stirred.mechanisms.topdown.schema import (
     DETAILED,
     SCHEMAS,
     TOTAL,
-    Schema,
-    declared_schema,
+    coded_variables,
     factors_of,
-    listed_attributes,
-    shipped_schema,
+    schema_named,
 )
 from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
 from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
@@ -178,7 +177,10 @@ def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None)
     """Check a budget file, and return the noise of every query and what a change of one record costs."""
     del progress
     shares = Shares.read(read_budget(options.file), where=options.file)
-    schema = _schema(options.schema_ or shares.schema, shares)
+    if not (name := options.schema_ or shares.schema):
+        remedy = f"write schema = '...' into it, or --schema: a codebook, a file of attributes, or {listed(SCHEMAS)}"
+        raise bad_plan("the budget file does not say what its queries ask", where="schema", remedy=remedy)
+    schema = schema_named(name, attributes=partial(_asked_variables, shares))
     shares = shares.fitted(schema, [*shares.levels], where=options.file)
     delta = probability(options.delta, where="--delta")
     costs = shares.certificate(schema, delta=Fraction(delta))
@@ -202,29 +204,22 @@ def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None)
     return Outcome(rows=rows, grids=[noise_grid(shares), cost_grid(costs, delta=float(delta))], values=values)
 
 
-def _schema(name: str, shares: Shares) -> Schema:
-    """Return a schema by its name, or that of the attributes of a codebook that the queries name.
+def _asked_variables(shares: Shares, codebook: Codebook) -> list[str]:
+    """Return the variables of a codebook that the queries of a budget name.
 
-    Of a query of every detail, all coded variables of the codebook are attributes but those that are levels.
+    Of a query of every detail, all coded variables are attributes but those that are levels.
     """
-    if name in SCHEMAS:
-        return shipped_schema(name)
-    if not name:
-        remedy = f"write schema = '...' into it, or --schema: a codebook, a file of attributes, or {listed(SCHEMAS)}"
-        raise bad_plan("the budget file does not say what its queries ask", where="schema", remedy=remedy)
-    if Path(name).suffix == ".toml" and Path(name).is_file() and (own := listed_attributes(Path(name))) is not None:
-        return own
-    codebook = Codebook.read(name)
-    coded = [each.name for each in codebook.variables if codebook.codes(each.name)]
+    coded = coded_variables(codebook)
     factors = dict.fromkeys(factor for query in shares.names for factor in factors_of(query))
     attributes = [factor for factor in factors if factor not in (TOTAL, DETAILED)]
     if unknown := [each for each in attributes if each not in coded]:
         remedy = f"it has {listed(coded)}; a budget with groupings of a plan is checked by `stirred plan`"
-        raise bad_plan(f"queries ask for {listed(unknown)}, without codes in {name}", where="--schema", remedy=remedy)
+        what = f"queries ask for {listed(unknown)}, without codes in the codebook"
+        raise bad_plan(what, where="--schema", remedy=remedy)
     if DETAILED in factors or not attributes:
         levels = {level.casefold() for level in shares.levels}
-        attributes = [each for each in dict.fromkeys(coded) if each in factors or each.casefold() not in levels]
-    return declared_schema(name, attributes, values={each: codebook.codes(each) for each in attributes}, groupings={})
+        attributes = [each for each in coded if each in factors or each.casefold() not in levels]
+    return attributes
 
 
 class GoneOptions(BaseModel):
@@ -233,11 +228,8 @@ class GoneOptions(BaseModel):
 
 def optimise_budget(options: GoneOptions, progress: Progress | None = None) -> Outcome:
     """Refuse: shares of a budget are no longer searched for."""
-    what, remedy = (
-        "budgets are no longer optimised",
-        "write shares yourself; `stirred topdown budget` shows their noise",
-    )
-    raise bad_plan(what, where="topdown optimise-budget", remedy=remedy)
+    remedy = "write shares yourself; `stirred topdown budget` shows their noise"
+    raise bad_plan("budgets are no longer optimised", where="topdown optimise-budget", remedy=remedy)
 
 
 COMMANDS = (

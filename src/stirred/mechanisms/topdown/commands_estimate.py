@@ -207,8 +207,8 @@ def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, in
 
 def _aimed(targets: Sequence[EstimateTarget], levels: slice, found: TreeEstimates) -> Iterator[pl.DataFrame]:
     """Yield the estimates that are asked for and that a tree has."""
-    for depth in range(len(found.floors))[levels]:
-        level = found.floors[depth].level
+    for depth in range(len(found.by_level))[levels]:
+        level = found.by_level[depth].level
         place = pl.DataFrame({"area": pl.Series(level.geocodes, dtype=pl.String), "place": np.arange(level.areas)})
         for target in targets:
             if target.level == level.name:
@@ -401,7 +401,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     for _, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
         residuals += found.residuals
         unions.add(found)
-        levels = [floor.level for floor in found.floors]
+        levels = [estimates.level for estimates in found.by_level]
         candidates += measured_terms(levels, areas, query, cell)
     unions.finish()
     if not published.cut:

@@ -138,7 +138,7 @@ class Entries:
                 pl.Series(codes, dtype=pl.String), np.arange(len(codes)), default=-1, return_dtype=pl.Int64
             ).to_numpy()
             if np.any(found < 0):
-                strange[name] = texts.filter(pl.Series(found < 0)).unique().sort().cast(pl.String).to_list()
+                strange[name] = texts.filter(pl.Series(found < 0)).fill_null("").unique().sort().to_list()
             return found
 
         area, cell = places("geocode", geocodes), np.zeros(frame.height, dtype=np.int64)

@@ -83,7 +83,7 @@ class TreeEstimates:
     """The best linear unbiased estimates of all areas of a tree."""
 
     up: UpwardPass
-    floors: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
+    by_level: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
 
     @property
     def model(self) -> SubspaceModel:
@@ -97,11 +97,11 @@ class TreeEstimates:
 
     def of(self, level: int, query: MarginalQuery, places: Places | None = None) -> QueryEstimate:
         """Return the estimates of a query in the areas at these places of a level."""
-        floor = self.floors[level]
-        places = np.arange(floor.level.areas) if places is None else places
-        used, kinds = np.unique(floor.kinds[places], return_inverse=True)
-        mean = {each: values[places] for each, values in floor.mean.items()}
-        spread = {look: known.take(used) for look, known in floor.spread.items()}
+        estimates = self.by_level[level]
+        places = np.arange(estimates.level.areas) if places is None else places
+        used, kinds = np.unique(estimates.kinds[places], return_inverse=True)
+        mean = {each: values[places] for each, values in estimates.mean.items()}
+        spread = {look: known.take(used) for look, known in estimates.spread.items()}
         return query_estimate(self.model, query, mean, spread, kinds.reshape(-1))
 
 
@@ -152,7 +152,7 @@ def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: SubspaceMo
     """
     model = model or SubspaceModel.of_trees([tree], groups)
     up = upward(model, regrouped(tree, groups))
-    return TreeEstimates(up=up, floors=_shown(downward(up)))
+    return TreeEstimates(up=up, by_level=_shown(downward(up)))
 
 
 def estimate_in_pieces(
@@ -173,16 +173,16 @@ def estimate_in_pieces(
     up = upward(model, whole, beneath=beneath)
     del beneath
     finals = downward(up)
-    yield TreeEstimates(up=up, floors=_shown(finals))
+    yield TreeEstimates(up=up, by_level=_shown(finals))
     place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
         passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
-        yield TreeEstimates(up=passed, floors=_shown(downward(passed, top=at(finals[-1], place[code]))))
+        yield TreeEstimates(up=passed, by_level=_shown(downward(passed, top=at(finals[-1], place[code]))))
 
 
-def _shown(floors: Iterable[LevelEstimates]) -> tuple[LevelEstimates, ...]:
-    return tuple(floor for floor in floors if not isinstance(floor.level, GroupLevel))
+def _shown(by_level: Iterable[LevelEstimates]) -> tuple[LevelEstimates, ...]:
+    return tuple(estimates for estimates in by_level if not isinstance(estimates.level, GroupLevel))
 
 
 # ---- as they are written ----------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def estimate_frames(
     levels: slice, found: TreeEstimates, queries: Mapping[str, MarginalQuery]
 ) -> Iterator[pl.DataFrame]:
     """Yield the estimates of queries in all areas of some levels; one area above all that has no name is left out."""
-    for depth in range(len(found.floors))[levels]:
-        level = found.floors[depth].level
+    for depth in range(len(found.by_level))[levels]:
+        level = found.by_level[depth].level
         for name, query in queries.items() if level.name else ():
             for some in blocks(level.areas, max(1, ROWS_AT_ONCE // query.size)):
                 own = found.of(depth, query, np.array(some))
@@ -295,17 +295,17 @@ class Unions:
             self._top = piece
             return
         self._in_pieces = True
-        code = piece.floors[0].level.geocodes[0]
-        for name, load in self._swept(piece.up, [floor.level for floor in piece.floors]).items():
+        code = piece.by_level[0].level.geocodes[0]
+        for name, load in self._swept(piece.up, [estimates.level for estimates in piece.by_level]).items():
             self._all[name].tops[code] = load
 
     def finish(self) -> None:
         """Add what the uppermost tree has of the unions: nothing is left after it."""
         top = self._top
         assert top is not None
-        levels = [floor.level for floor in top.floors]
+        levels = [estimates.level for estimates in top.by_level]
         loads = self._swept(top.up, levels[:-1] if self._in_pieces else levels)
-        root = top.floors[0]
+        root = top.by_level[0]
         for name, union in self._all.items():
             if absent := sorted({*self._members[name]} - union.found):
                 raise bad_plan(
@@ -331,16 +331,16 @@ class Unions:
     def _swept(self, up: UpwardPass, levels: Sequence[Level]) -> dict[str, Load]:
         """Return the loadings at the top of a tree, and add up means and remainders on the way."""
         loads: dict[str, dict[int, Load]] = {}
-        for height in range(len(up.floors) - 1, -1, -1):
-            floor = up.floors[height]
-            if any(floor.level is level for level in levels):
-                self._enter(floor.level, loads)
-            elif self._in_pieces and height == len(up.floors) - 1:
-                place = {code: number for number, code in enumerate(floor.level.geocodes)}
+        for height in range(len(up.by_level) - 1, -1, -1):
+            estimates = up.by_level[height]
+            if any(estimates.level is level for level in levels):
+                self._enter(estimates.level, loads)
+            elif self._in_pieces and height == len(up.by_level) - 1:
+                place = {code: number for number, code in enumerate(estimates.level.geocodes)}
                 for name, union in self._all.items():
                     loads[name] = {place[code]: load for code, load in union.tops.items()}
             if height:
-                loads = {name: self._risen(self._all[name], floor, own) for name, own in loads.items()}
+                loads = {name: self._risen(self._all[name], estimates, own) for name, own in loads.items()}
         return {name: own[0] for name, own in loads.items() if 0 in own}
 
     def _enter(self, level: Level, loads: dict[str, dict[int, Load]]) -> None:
@@ -359,9 +359,9 @@ class Unions:
             union.found.update(codes)
             loads.setdefault(name, {}).update(dict.fromkeys(places))
 
-    def _risen(self, union: _Union, floor: LevelEstimates, loads: dict[int, Load]) -> dict[int, Load]:
+    def _risen(self, union: _Union, estimates: LevelEstimates, loads: dict[int, Load]) -> dict[int, Load]:
         """Return the loadings of the level above."""
-        parent = floor.level.parent
+        parent = estimates.level.parent
         order = np.argsort(parent, kind="stable")
         found: dict[int, Load] = {}
         for above in sorted({int(parent[place]) for place in loads}):
@@ -370,29 +370,34 @@ class Unions:
             if all(place in loads and loads[place] is None for place in children):
                 found[above] = None
             else:
-                found[above] = {look: self._chained(union, floor, look, children, loads) for look in union.left}
+                found[above] = {look: self._chained(union, estimates, look, children, loads) for look in union.left}
         return found
 
     def _chained(
-        self, union: _Union, floor: LevelEstimates, look: Subspace, children: Sequence[int], loads: Mapping[int, Load]
+        self,
+        union: _Union,
+        estimates: LevelEstimates,
+        look: Subspace,
+        children: Sequence[int],
+        loads: Mapping[int, Load],
     ) -> Numbers:
         """Return the loading of a parent of these children, which join one group after the other."""
-        known = floor.spread[look]
+        known = estimates.spread[look]
         groups = [*self._groups(look, children, loads)]
         loading, places = groups[0]
-        so_far = added(known, [_counted(floor, places)])
+        so_far = added(known, [_counted(estimates, places)])
         for other, more in groups[1:]:
-            joining = added(known, [_counted(floor, more)])
+            joining = added(known, [_counted(estimates, more)])
             both = merged(joining, so_far)
             ahead = other - loading
-            for each, values in floor.mean.items():
+            for each, values in estimates.mean.items():
                 if self._model.like[each] == look:
                     own, before = values[more].sum(axis=0), values[places].sum(axis=0)
                     union.mean[each] += ahead @ (own - both.gain[0] @ (own + before))
             union.add(look, ahead, both.spread, size=joining)
             loading = loading + ahead @ both.gain[0]
             places = [*places, *more]
-            so_far = added(known, [_counted(floor, places)])
+            so_far = added(known, [_counted(estimates, places)])
         return loading
 
     def _groups(
@@ -412,8 +417,8 @@ class Unions:
         return {look: np.eye(self._model.spaces.cells) for look in self._model.kinds} if load is None else load
 
 
-def _counted(floor: LevelEstimates, places: Sequence[int]) -> tuple[Places, Numbers]:
-    kinds, counts = np.unique(floor.kinds[[*places]], return_counts=True)
+def _counted(estimates: LevelEstimates, places: Sequence[int]) -> tuple[Places, Numbers]:
+    kinds, counts = np.unique(estimates.kinds[[*places]], return_counts=True)
     return kinds, counts.astype(np.float64)
 
 

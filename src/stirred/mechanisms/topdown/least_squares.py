@@ -135,12 +135,12 @@ class UpwardPass:
     """A tree after the upward pass: for every area the best estimate from its own subtree alone."""
 
     model: SubspaceModel
-    floors: tuple[LevelEstimates, ...]  # from the top
+    by_level: tuple[LevelEstimates, ...]  # from the top
 
     @property
     def residuals(self) -> Residuals:
         """Return the residuals of all areas together."""
-        return sum((floor.residuals for floor in self.floors), start=Residuals())
+        return sum((estimates.residuals for estimates in self.by_level), start=Residuals())
 
 
 # ---- one level by itself ----------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ def _own(model: SubspaceModel, level: Level, zeros: Zeros) -> LevelEstimates:
         fitted = np.round(np.einsum("nii->n", free))[kinds].sum()
         width = model.spaces.width(each)
         residuals += Residuals(squares=squares, freedom=int(observed - fitted) * width)
-    floor = LevelEstimates(level=level, kinds=kinds, spread=spread, mean=mean, residuals=residuals)
-    return _held(model, floor, fixed, zeros, first) if fixed else floor
+    estimates = LevelEstimates(level=level, kinds=kinds, spread=spread, mean=mean, residuals=residuals)
+    return _held(model, estimates, fixed, zeros, first) if fixed else estimates
 
 
 def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
@@ -211,10 +211,10 @@ def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zero
 
 
 def _held(
-    model: SubspaceModel, floor: LevelEstimates, fixed: Sequence[Constraint], zeros: Zeros, first: Places
+    model: SubspaceModel, estimates: LevelEstimates, fixed: Sequence[Constraint], zeros: Zeros, first: Places
 ) -> LevelEstimates:
     """Merge what was measured in the areas with what is fixed there."""
-    spread, residuals = {**floor.spread}, floor.residuals
+    spread, residuals = {**estimates.spread}, estimates.residuals
     split = [model.spaces.split(each.query, each.values) for each in fixed]
     given = np.stack([each.given for each in fixed], axis=1)
     held = np.flatnonzero(given.any(axis=1))
@@ -229,21 +229,21 @@ def _held(
             which = np.repeat(given[first][:, seeing], [len(row) for row in rows], axis=1)
             stacked = np.concatenate(rows)[None] * which[:, :, None] * ~zeros[first][:, None, :]
             solved = np.asarray(np.linalg.pinv(stacked, rcond=_AGREE), dtype=np.float64)
-            exact = solved @ stacked + floor.spread[look].exact
+            exact = solved @ stacked + estimates.spread[look].exact
             blank = np.zeros(exact.shape)
             rule = Spread(root=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
-            done[look] = merged(floor.spread[look], _tidy(rule)), solved, stacked
+            done[look] = merged(estimates.spread[look], _tidy(rule)), solved, stacked
             spread[look] = done[look][0].spread
         both, solved, stacked = done[look]
-        kinds = floor.kinds[held]
+        kinds = estimates.kinds[held]
         given_values = np.concatenate([split[p][each][held] * fixed[p].given[held, None, None] for p in seeing], axis=1)
         values = solved[kinds] @ given_values
-        _check_agree(floor.level, held, stacked[kinds] @ values - given_values, given_values)
-        moved = values - floor.mean[each][held]
-        floor.mean[each][held] += both.gain[kinds] @ moved
+        _check_agree(estimates.level, held, stacked[kinds] @ values - given_values, given_values)
+        moved = values - estimates.mean[each][held]
+        estimates.mean[each][held] += both.gain[kinds] @ moved
         squares, freedom = _residuals(both, kinds, moved)
         residuals += Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()))
-    return replace(floor, spread=spread, residuals=residuals)
+    return replace(estimates, spread=spread, residuals=residuals)
 
 
 def _tidy(spread: Spread) -> Spread:
@@ -354,15 +354,15 @@ def upward(
     what is known of it from a tree of its own, whose top it is; all that was measured there belongs to that tree.
     """
     zeros = empty_cells(model, tree, empty)
-    floors: list[LevelEstimates] = []
+    by_level: list[LevelEstimates] = []
     for place in range(len(tree.levels) - 1, -1, -1):
         level = tree.levels[place]
         if beneath is not None and place == len(tree.levels) - 1:
-            floors.append(_stacked(level, beneath))
+            by_level.append(_stacked(level, beneath))
         else:
             own = _own(model, level, zeros[place])
-            floors.append(_above(model, own, floors[-1]) if floors else own)
-    return UpwardPass(model=model, floors=tuple(floors[::-1]))
+            by_level.append(_above(model, own, by_level[-1]) if by_level else own)
+    return UpwardPass(model=model, by_level=tuple(by_level[::-1]))
 
 
 def empty_cells(model: SubspaceModel, tree: Tree, empty: Zeros | None = None) -> list[Zeros]:
@@ -397,9 +397,9 @@ def _stacked(level: Level, beneath: Mapping[str, LevelEstimates]) -> LevelEstima
 
 def summary(up: UpwardPass) -> LevelEstimates:
     """Return what a tree says of the one area at its top."""
-    floor = up.floors[0]
-    spread = {look: known.take(floor.kinds[:1]) for look, known in floor.spread.items()}
-    return replace(floor, kinds=np.zeros(1, dtype=np.int64), spread=spread, members=(), below={})
+    estimates = up.by_level[0]
+    spread = {look: known.take(estimates.kinds[:1]) for look, known in estimates.spread.items()}
+    return replace(estimates, kinds=np.zeros(1, dtype=np.int64), spread=spread, members=(), below={})
 
 
 def downward(up: UpwardPass, *, top: LevelEstimates | None = None) -> tuple[LevelEstimates, ...]:
@@ -407,17 +407,17 @@ def downward(up: UpwardPass, *, top: LevelEstimates | None = None) -> tuple[Leve
 
     ``top`` is what is known of the area at the top from a larger tree (see :func:`at`).
     """
-    finals = [up.floors[0] if top is None else replace(top, level=up.floors[0].level)]
-    for above, below in zip(up.floors, up.floors[1:], strict=False):
+    finals = [up.by_level[0] if top is None else replace(top, level=up.by_level[0].level)]
+    for above, below in zip(up.by_level, up.by_level[1:], strict=False):
         finals.append(_down(up.model, finals[-1], above, below))
     return tuple(finals)
 
 
-def at(floor: LevelEstimates, place: int) -> LevelEstimates:
+def at(estimates: LevelEstimates, place: int) -> LevelEstimates:
     """Return one area of a level by itself."""
-    spread = {look: known.take(floor.kinds[place : place + 1]) for look, known in floor.spread.items()}
-    mean = {each: values[place : place + 1] for each, values in floor.mean.items()}
-    return replace(floor, kinds=np.zeros(1, dtype=np.int64), spread=spread, mean=mean, members=(), below={})
+    spread = {look: known.take(estimates.kinds[place : place + 1]) for look, known in estimates.spread.items()}
+    mean = {each: values[place : place + 1] for each, values in estimates.mean.items()}
+    return replace(estimates, kinds=np.zeros(1, dtype=np.int64), spread=spread, mean=mean, members=(), below={})
 
 
 def _down(model: SubspaceModel, final: LevelEstimates, above: LevelEstimates, below: LevelEstimates) -> LevelEstimates:

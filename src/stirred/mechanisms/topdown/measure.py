@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stirred.data.columns import Columns
@@ -26,7 +25,7 @@ from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.counts import Counts
+from stirred.mechanisms.topdown.counts import Counts, Integers
 from stirred.mechanisms.topdown.rules import (
     Rule,
     agreement,
@@ -54,7 +53,6 @@ from stirred.randomness.noise import Streams, fill_noise_rows
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.shift_law import DiscreteGaussian
 
-Integers = npt.NDArray[np.int64]
 # So many numbers are drawn at once: enough for one call to cost nothing, and few enough to stay in the cache.
 _NUMBERS = 1 << 19
 HERE: Final = LocalEngine()

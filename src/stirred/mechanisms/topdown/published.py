@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, Field
 
+from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.published_files import (
@@ -45,6 +46,7 @@ from stirred.mechanisms.topdown.schema import (
     Attribute,
     MarginalQuery,
     Schema,
+    coded_variables,
     schema_named,
 )
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
@@ -440,7 +442,7 @@ def open_given(
     near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
     places = [place for place in near if (place / SPECIFICATION).exists()]
     if not places:
-        found = schema_named(schema or "pl94-persons", columns=partial(_columns_at, path))
+        found = schema_named(schema or "pl94-persons", attributes=partial(_measured_variables, path))
     else:
         public, path = places[0], places[0] / MEASUREMENTS
         if not path.exists():
@@ -450,7 +452,7 @@ def open_given(
             raise bad_file(what, where=str(public), remedy=remedy)
         found = _measured_schema(public / SPECIFICATION)
         if schema and [
-            (a.name, a.codes) for a in schema_named(schema, columns=partial(_columns_at, path)).attributes
+            (a.name, a.codes) for a in schema_named(schema, attributes=partial(_measured_variables, path)).attributes
         ] != [(a.name, a.codes) for a in found.attributes]:
             what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
             raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
@@ -459,8 +461,10 @@ def open_given(
     return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
 
 
-def _columns_at(path: Path) -> Iterable[str]:
-    return columns_of(parquet_in(path, option="--measurements")[0])
+def _measured_variables(path: Path, codebook: Codebook) -> list[str]:
+    """Return the coded variables that are columns of measurements, in their order; all of them where none is."""
+    columns = columns_of(parquet_in(path, option="--measurements")[0])
+    return [each for each in columns if codebook.codes(each)] or coded_variables(codebook)
 
 
 def _if_there(path: Path) -> Path | None:

@@ -22,7 +22,7 @@ import polars as pl
 
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.mechanisms.protocol import ReleasedTable
-from stirred.mechanisms.topdown.counts import Counts, Entries
+from stirred.mechanisms.topdown.counts import Counts, Entries, Integers
 from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
 from stirred.mechanisms.topdown.settings import CountSettings
 from stirred.mechanisms.topdown.solve.problem import coarsens
@@ -33,7 +33,6 @@ from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.specification import Specification
 
-Integers = npt.NDArray[np.int64]
 _AT_ONCE: Final = 1 << 14
 _SHOWN: Final = 3
 

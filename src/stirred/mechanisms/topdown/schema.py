@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -262,35 +262,38 @@ def declared_schema(name: str, attributes: Sequence[str], *, values: Values, gro
     return schema
 
 
-def schema_named(name: str, *, columns: Callable[[], Iterable[str]]) -> Schema:
-    """Return a schema that is shipped, of a file with ``[[attributes]]``, or of those a codebook declares.
-
-    Of a codebook's variables, those that are ``columns`` of measurements are taken, in the order of the columns.
-    """
+def schema_named(name: str, *, attributes: Callable[[Codebook], Sequence[str]]) -> Schema:
+    """Return a schema that is shipped, of a file with ``[[attributes]]``, or of ``attributes`` of a codebook."""
     if name in SCHEMAS:
         return shipped_schema(name)
     path = Path(name)
     if not path.is_file():
         remedy = f"name a codebook, or {listed(SCHEMAS)}"
         raise bad_plan(f"there is no schema '{name}'", where="--schema", remedy=remedy)
-    if (own := listed_attributes(path)) is not None:
+    if (own := _listed_attributes(path)) is not None:
         return own
     codebook = Codebook.read(path)
-    attributes = [each for each in columns() if codebook.codes(each)]
-    attributes = attributes or [each.name for each in codebook.variables if codebook.codes(each.name)]
-    values = {each: [*codebook.codes(each)] for each in attributes}
-    groupings: dict[str, dict[str, list[list[str]]]] = {each: {} for each in attributes}
+    names = attributes(codebook)
+    values = {each: [*codebook.codes(each)] for each in names}
+    groupings: dict[str, dict[str, list[list[str]]]] = {each: {} for each in names}
     for tree in codebook.trees:
         if tree.variable in groupings:
             parents = tree.tree.parents
             coarse = {code: parents[code] or code for code in tree.tree.leaves}
             groups = dict.fromkeys(coarse.values())
             groupings[tree.variable][tree.name] = [[c for c in coarse if coarse[c] == group] for group in groups]
-    return declared_schema(path.stem, attributes, values=values, groupings=groupings)
+    return declared_schema(path.stem, names, values=values, groupings=groupings)
 
 
-def listed_attributes(path: Path) -> Schema | None:
+def coded_variables(codebook: Codebook) -> list[str]:
+    """Return the variables for which a codebook declares codes."""
+    return [*dict.fromkeys(each.name for each in codebook.variables if codebook.codes(each.name))]
+
+
+def _listed_attributes(path: Path) -> Schema | None:
     """Return the schema of a file with ``[[attributes]]``; None of another file, such as a codebook."""
+    if path.suffix != ".toml":
+        return None
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

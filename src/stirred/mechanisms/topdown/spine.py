@@ -19,9 +19,8 @@ import polars as pl
 from stirred.data.columns import Columns, select
 from stirred.data.problems import bad_file, counted, listed
 from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.tree import Level
+from stirred.mechanisms.topdown.tree import Level, Places
 
-Places = npt.NDArray[np.int64]
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
 _JOINED: Final = 1 << 20

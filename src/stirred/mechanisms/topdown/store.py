@@ -27,6 +27,7 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
+from stirred.mechanisms.topdown.counts import Integers
 from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
 from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
 
@@ -37,7 +38,6 @@ _WRITING: Final = ".writing"
 _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
-Integers = npt.NDArray[np.int64]
 Blocks = Callable[[], Iterable[npt.NDArray[np.int64]]]
 Entry = Mapping[str, Any]
 

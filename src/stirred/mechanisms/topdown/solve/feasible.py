@@ -110,8 +110,11 @@ class _FlowNetwork:
         return left, flow, cut
 
 
-def _arcs(tail: Places, head: Places | int, low: Places | int, high: Places | int, cost: int = 0) -> Places:
-    return np.stack(np.broadcast_arrays(tail, head, low, high, np.int64(cost)), axis=1)
+def _arcs(tail: Places, head: Places | int, low: Places | int, high: Places | int) -> Places:
+    found = np.zeros((len(tail), 5), dtype=np.int64)
+    for place, column in enumerate((tail, head, low, high)):
+        found[:, place] = column
+    return found
 
 
 def possible(demands: Demands) -> bool:

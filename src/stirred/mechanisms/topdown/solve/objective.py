@@ -101,30 +101,30 @@ def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
     return SubspaceModel(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
 
 
-def bottom_up_objective(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates) -> Objective:
+def bottom_up_objective(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
     spaces, lattice = model.spaces, grid.lattice
     order = [tuple(axis for axis, kept in zip(grid.exchangeable, each, strict=True) if kept) for each in lattice.kept]
     inverses = {
-        each: inverse_off(known.covariance, known.unknown + known.exact) for each, known in floor.spread.items()
+        each: inverse_off(known.covariance, known.unknown + known.exact) for each, known in estimates.spread.items()
     }
     blocks = np.stack([inverses[model.like[each]] for each in order], axis=1)
     precision = np.empty(blocks.shape)
     for kind in range(len(blocks)):
         to_sums(np.ascontiguousarray(blocks[kind]), lattice.contains, lattice.outside, lattice.signs, precision[kind])
-    informed = {each: inverses[model.like[each]][floor.kinds] @ mean for each, mean in floor.mean.items()}
+    informed = {each: inverses[model.like[each]][estimates.kinds] @ mean for each, mean in estimates.mean.items()}
     total, detailed = grid.schema.query(TOTAL), grid.schema.query(DETAILED)
-    constant = floor.spread[model.like[()]]
+    constant = estimates.spread[model.like[()]]
     ones = spaces.rows(total)
     variance = spaces.scale(total) ** 2 * np.einsum("ci,nij,cj->n", ones, constant.covariance, ones)
     unknown = np.einsum("ci,nij,cj->n", ones, constant.unknown, ones) > 1e-9
     return Objective(
-        kind=floor.kinds,
+        kind=estimates.kinds,
         precision=precision,
-        total=spaces.answers(total, floor.mean)[:, 0],
-        total_variance=np.where(unknown, np.inf, variance)[floor.kinds],
+        total=spaces.answers(total, estimates.mean)[:, 0],
+        total_variance=np.where(unknown, np.inf, variance)[estimates.kinds],
         linear=spaces.answers(detailed, informed),
     )
 
@@ -143,7 +143,7 @@ def stacked(parts: Sequence[Objective]) -> Objective:
 
 
 def first_of(objective: Objective) -> Objective:
-    """Return the objective of the first area by itself."""
+    """Return the objective of the first area alone."""
     assert objective.linear is not None
     return Objective(
         kind=np.zeros(1, dtype=np.int64),
@@ -234,14 +234,14 @@ def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answ
 
 
 def margins_of(
-    grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, measured: Iterable[MarginalQuery]
+    grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, measured: Iterable[MarginalQuery]
 ) -> tuple[MarginForm, ...]:
     """Return the margins that are measured well at the top, each inside the next, with their best estimates."""
     found: list[MarginForm] = []
     widest = sorted((each for each in {*measured} if _is_margin(grid, each)), key=lambda each: (-each.size, each.name))
     for query in widest:
-        if (not found or coarsens(query, found[-1].query)) and _is_measured_well(grid, model, floor, query):
-            found.append(_margin(grid, model, floor, query))
+        if (not found or coarsens(query, found[-1].query)) and _is_measured_well(grid, model, estimates, query):
+            found.append(_margin(grid, model, estimates, query))
     return tuple(found[::-1])
 
 
@@ -249,20 +249,20 @@ def _is_margin(grid: CellGrid, query: MarginalQuery) -> bool:
     return 1 < query.size < grid.schema.size and not grid.rows_of(query).any()
 
 
-def _sizes(model: SubspaceModel, floor: LevelEstimates) -> dict[tuple[int, ...], tuple[float, float, float]]:
+def _sizes(model: SubspaceModel, estimates: LevelEstimates) -> dict[tuple[int, ...], tuple[float, float, float]]:
     """Return for each subspace the variance of the sum over rows, that of all rows added up, and what is unknown."""
     found = {}
     for each in model.spaces.all:
-        known = floor.spread[model.like[each]]
-        place = floor.kinds[0]
+        known = estimates.spread[model.like[each]]
+        place = estimates.kinds[0]
         covariance = known.covariance[place]
         blank = float(known.unknown[place].sum())
         found[each] = float(covariance.sum()), float(np.trace(covariance)), blank
     return found
 
 
-def _is_measured_well(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: MarginalQuery) -> bool:
-    sizes, kept = _sizes(model, floor), model.spaces.within(model.spaces.kept(query))
+def _is_measured_well(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, query: MarginalQuery) -> bool:
+    sizes, kept = _sizes(model, estimates), model.spaces.within(model.spaces.kept(query))
     if any(sizes[each][2] > 1e-9 for each in kept):
         return False
     outside = grid.lattice.outside[grid.kept_by(query)]
@@ -271,10 +271,10 @@ def _is_measured_well(grid: CellGrid, model: SubspaceModel, floor: LevelEstimate
     return bool(margin <= _WELL * cells)
 
 
-def _margin(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: MarginalQuery) -> MarginForm:
+def _margin(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, query: MarginalQuery) -> MarginForm:
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
-    spaces, lattice, sizes = model.spaces, grid.lattice, _sizes(model, floor)
+    spaces, lattice, sizes = model.spaces, grid.lattice, _sizes(model, estimates)
     inside = {*spaces.within(spaces.kept(query))}
     largest = max(size for size, _, _ in sizes.values())
     blocks, parts = np.zeros((len(lattice.kept), 1, 1)), {}
@@ -283,7 +283,7 @@ def _margin(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: 
         # What is known exactly (the total) is held by an equality, and needs no precision.
         if each in inside and sizes[each][0] > 1e-9 * largest:
             blocks[place] = 1.0 / sizes[each][0]
-            total = floor.mean[each][:1].sum(axis=1, keepdims=True) / sizes[each][0]
+            total = estimates.mean[each][:1].sum(axis=1, keepdims=True) / sizes[each][0]
             parts[each] = np.broadcast_to(total, (1, spaces.cells, total.shape[2]))
     sums = np.empty(blocks.shape)
     to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)

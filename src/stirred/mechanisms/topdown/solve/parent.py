@@ -300,7 +300,7 @@ def _optimum(parent: Parent, totals: Numbers, margin: _Margin) -> tuple[Numbers,
     largest_total = np.abs(parent.step.objective.total[parent.children]).max(initial=0.0)
     largest = max(1.0, float(parent.held.max(initial=0.0)), float(largest_total))
     by_cell = _is_sparse(parent)
-    problem = (on_cells if by_cell else _on_grid)(parent, totals, margin)
+    problem = quadratic(parent, totals, margin, by_cell=by_cell)
     found, report, done = problem.by_kernel(_TOLERANCE * largest**0.5, _MOST_ITERATIONS)
     event = None
     if not done:
@@ -325,84 +325,56 @@ def _is_sparse(parent: Parent) -> bool:
     return bool(parent.held[0, 0] >= 0 and dense < 85 * len(kinds) * height * width * structure)
 
 
-def _on_grid(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
-    """Return the problem on the rows and columns of the grid that the parent fills."""
-    precision, kind, sets, low, high = _shared(parent, totals)
-    number, height = len(totals), len(parent.rows)
-    free = (parent.demands.allowed & (totals != 0)[:, None])[:, :, None] & (parent.held != 0)[None]
-    lattice = lattice_of(parent.sizes)
-    equal, at, values = _equal_totals(totals, height), 0, totals.reshape(number, 1, 1)
+def quadratic(parent: Parent, totals: Numbers, margin: _Margin, *, by_cell: bool) -> Quadratic:
+    """Return the problem on the rows and columns of the grid that the parent fills, or each of its cells as a row."""
+    objective, demands, grid = parent.step.objective, parent.demands, parent.step.rules.grid
+    row = parent.row if by_cell else np.arange(len(parent.rows))
+    cells = parent.cells[:, None] if by_cell else parent.grid
+    held = parent.held[row, parent.column][:, None] if by_cell else parent.held
+    lattice = lattice_of(() if by_cell else parent.sizes)
+    free = (demands.allowed & (totals != 0)[:, None])[:, row, None] & (held != 0)[None]
+    at, values = 0, totals.reshape(-1, 1, 1)
+    equal = np.ones((1 if np.all(totals >= 0) else 0, len(row)), dtype=np.bool_)  # where totals are fixed
     if margin is not None:
         # A margin that was published before (section 6): groups of rows, by the columns that it keeps.
-        (query, told), grid = margin, parent.step.rules.grid
-        groups, group = np.unique(grid.rows_of(query)[parent.rows], return_inverse=True)
-        at, cell = grid.kept_by(query), query.cell_of[parent.grid]
-        values = np.zeros((number, len(groups), lattice.groups[at]))
-        values[:, group[:, None], lattice.place[at][None, :]] = told[:, cell]
-        equal = groups[:, None] == groups[group][None, :]
-        free &= told[:, cell] > 0
-    return Quadratic(
-        parent=parent.held,
-        free=free,
-        precision=precision[:, :, parent.rows[:, None], parent.rows[None, :]],
-        kind=kind,
-        linear=parent.step.objective.at(parent.children, parent.grid),
-        lattice=lattice,
-        equal_groups=equal,
-        equal_at=at,
-        equal_to=values[:, : len(equal)],
-        bound_groups=sets,
-        lowest=low,
-        highest=high,
-    )
-
-
-def on_cells(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
-    """Return the same problem on the cells that the parent fills, each a row of its own."""
-    from stirred.mechanisms.topdown.solve.admm_kernel import restricted
-
-    precision, kind, sets, low, high = _shared(parent, totals)
-    row, cells = parent.row, parent.cells
-    free = (parent.demands.allowed & (totals != 0)[:, None])[:, row]
-    equal, values = _equal_totals(totals, len(row)), totals.reshape(-1, 1, 1)
-    if margin is not None:
-        query, told = margin
-        groups, group = np.unique(query.cell_of[cells], return_inverse=True)
-        equal, values = np.arange(len(groups))[:, None] == group[None, :], told[:, groups, None].astype(np.float64)
-        free &= told[:, query.cell_of[cells]] > 0
-    own = np.empty((len(precision), 1, len(row), len(row)))
-    places = np.ascontiguousarray(lattice_of(parent.sizes).place[:, parent.column])
-    restricted(np.ascontiguousarray(precision), parent.rows[row], places, own)
-    return Quadratic(
-        parent=parent.held[row, parent.column][:, None],
-        free=free[:, :, None],
-        precision=own,
-        kind=kind,
-        linear=parent.step.objective.at(parent.children, cells[:, None]),
-        lattice=lattice_of(()),
-        equal_groups=equal,
-        equal_at=0,
-        equal_to=values[:, : len(equal)],
-        bound_groups=sets[:, row],
-        lowest=low,
-        highest=high,
-    )
-
-
-def _shared(parent: Parent, totals: Numbers) -> tuple[Numbers, Places, Flags, Numbers, Numbers]:
-    """Return what both forms of a problem need: precisions, kinds, and the sets that are bounded with their bounds."""
-    objective, demands = parent.step.objective, parent.demands
+        query, fixed = margin
+        at = 0 if by_cell else grid.kept_by(query)
+        kept = query.cell_of[parent.cells] if by_cell else grid.rows_of(query)[parent.rows]
+        groups, group = np.unique(kept, return_inverse=True)
+        values = np.zeros((len(totals), len(groups), lattice.groups[at]))
+        values[:, group[:, None], lattice.place[at][None, :]] = fixed[:, query.cell_of[cells]]
+        equal = np.arange(len(groups))[:, None] == group[None, :]
+        free &= fixed[:, query.cell_of[cells]] > 0
     kinds, kind = np.unique(objective.kind[parent.children], return_inverse=True)
     most = min(int(demands.rows.sum()), NO_LIMIT)
     limited = np.any(demands.low[:, 0] > 0) or np.any(demands.high[:, 0] < most)
     sets = slice(1 if np.all(totals >= 0) or not limited else 0, None)
-    low, high = demands.low[:, sets].astype(np.float64), demands.high[:, sets].astype(np.float64)
-    return objective.precision[kinds], kind.reshape(-1).astype(np.int64), demands.sets[sets], low, high
+    return Quadratic(
+        parent=held,
+        free=free,
+        precision=_precision(parent, objective.precision[kinds], by_cell=by_cell),
+        kind=kind.reshape(-1).astype(np.int64),
+        linear=objective.at(parent.children, cells),
+        lattice=lattice,
+        equal_groups=equal,
+        equal_at=at,
+        equal_to=values[:, : len(equal)],
+        bound_groups=demands.sets[sets][:, row],
+        lowest=demands.low[:, sets].astype(np.float64),
+        highest=demands.high[:, sets].astype(np.float64),
+    )
 
 
-def _equal_totals(totals: Numbers, height: int) -> Flags:
-    """Return the rows of which the sum is fixed: all where totals are, else there is no such equality."""
-    return np.ones((1 if np.all(totals >= 0) else 0, height), dtype=np.bool_)
+def _precision(parent: Parent, sums: Numbers, *, by_cell: bool) -> Numbers:
+    """Return precisions in the rows of the grid that the parent fills, or in full for its cells."""
+    from stirred.mechanisms.topdown.solve.admm_kernel import restricted
+
+    if not by_cell:
+        return sums[:, :, parent.rows[:, None], parent.rows[None, :]]
+    found = np.empty((len(sums), 1, len(parent.cells), len(parent.cells)))
+    places = np.ascontiguousarray(lattice_of(parent.sizes).place[:, parent.column])
+    restricted(np.ascontiguousarray(sums), parent.rows[parent.row], places, found)
+    return found
 
 
 # ---- whole counts -----------------------------------------------------------------------------------------
@@ -458,7 +430,7 @@ def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, S
         if better is not None:
             why = "limits overlap, so that rounding is not a flow"
             return better, parent.event(f"rounded by HiGHS, by up to {slack + 1}", why, slack)
-    raise parent.impossible("no whole counts beside the optimum keep all limits")
+    raise parent.impossible("no whole counts next to the optimum keep all limits")
 
 
 def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[_Set], Flags]:

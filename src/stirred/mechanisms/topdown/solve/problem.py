@@ -277,7 +277,7 @@ class AreaLimits:
 
 
 def limits_of(rules: Rules, level: Level) -> AreaLimits:
-    """Return what is said of the areas of a level themselves."""
+    """Return the limits of the areas of a level alone."""
     found = AreaLimits(
         allowed=np.ones((level.areas, rules.grid.height), dtype=np.bool_),
         low=np.zeros((level.areas, len(rules.groups)), dtype=np.int64),
@@ -303,10 +303,10 @@ def limits_of(rules: Rules, level: Level) -> AreaLimits:
 
 
 def _emptied(rules: Rules, limits: AreaLimits) -> AreaLimits:
-    """Return limits with nobody in groups of at most 0, and at most 0 in groups where nobody may be."""
+    """Return limits with no one in groups of at most 0, and at most 0 in groups that no one may be in."""
     allowed = limits.allowed & ~((limits.high <= 0).astype(np.float64) @ rules.groups.astype(np.float64) > 0)
-    nobody = (allowed.astype(np.float64) @ rules.groups.T.astype(np.float64)) == 0
-    return replace(limits, allowed=allowed, high=np.where(nobody, 0, limits.high))
+    closed = (allowed.astype(np.float64) @ rules.groups.T.astype(np.float64)) == 0
+    return replace(limits, allowed=allowed, high=np.where(closed, 0, limits.high))
 
 
 def tightened(rules: Rules, limits: AreaLimits) -> AreaLimits:

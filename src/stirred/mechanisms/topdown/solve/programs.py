@@ -209,7 +209,7 @@ def round_by_program(
     """Round with any sets of cells bounded, by an integer program; the objective is the same. None if impossible.
 
     ``sets`` are cells with the least and the most of each child. With overlapping sets there may be no whole counts
-    beside the optimum; ``slack`` lets cells move further.
+    next to the optimum; ``slack`` lets cells move further.
     """
     weights = rounder.weights(len(chain)).astype(np.float64)
     units = _RoundingProgram(values, allowed, float(weights[-1]), rounder, slack)

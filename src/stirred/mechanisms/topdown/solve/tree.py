@@ -150,9 +150,6 @@ class SolveOptions:
             self.progress(stage, done, whole)
 
 
-# ---- what comes out ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LevelCounts:
     """The counts of the areas of a level, what happened, and how many problems and iterations it took."""
@@ -197,11 +194,8 @@ class LevelStore:
 
     def load(self, name: str) -> LevelCounts | None:
         """Return the level that was kept under a name; None if there is none, or it is damaged."""
-        path = self._path(name)
-        if not path.exists():
-            return None
         try:
-            with path.open("rb") as stream, np.load(stream) as kept:
+            with self._path(name).open("rb") as stream, np.load(stream) as kept:
                 parents, iterations, gap = kept["done"]
                 return LevelCounts(
                     counts=Counts(starts=kept["starts"], cells=kept["cells"], counts=kept["counts"]),
@@ -325,10 +319,10 @@ class Strategy:
     def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         grid, model = self.rules.grid, self.model
-        floors = [floor for floor in up.floors if floor.level.name in names]
-        found = [bottom_up_objective(grid, model, floor) for floor in floors]
+        by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
+        found = [bottom_up_objective(grid, model, estimates) for estimates in by_level]
         if self.options.arm.margins and names[0] == self.names[0] and self.rules.margin is None:
-            found[0] = replace(found[0], margins=margins_of(grid, model, floors[0], self.measured))
+            found[0] = replace(found[0], margins=margins_of(grid, model, by_level[0], self.measured))
         return found
 
     def _require_measured(self, top: Level) -> None:
@@ -440,10 +434,10 @@ def solve_and(
     task = _ShardTask(strategy=replace(strategy, options=options.alone), finish=finish)
     limits, tops = [], []
     beneath: dict[str, LevelEstimates] = {}
-    for limit, objective, floors in engine.map_groups(enumerate(shards()), task.up):
+    for limit, objective, by_level in engine.map_groups(enumerate(shards()), task.up):
         limits.append(limit)
         tops.append(objective)
-        beneath.update(floors)
+        beneath.update(by_level)
         options.report("bottom-up", len(tops), top.levels[-1].areas)
     own = strategy.limits(top.levels, beneath=joined(limits))
     upper = _go_down(strategy, top, own, strategy.upper_objectives(top, beneath, tops), is_top=True)
@@ -481,16 +475,18 @@ class _ShardTask(Generic[T]):
 
     def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, LevelEstimates]]:
         place, tree = numbered[0], _usable(numbered[1])
-        floors: dict[str, LevelEstimates] = {}
-        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, floors)
+        by_level: dict[str, LevelEstimates] = {}
+        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, by_level)
         self.remembered.keep(place, objectives)
-        return limits.take(slice(0, 1)), first_of(objectives[0]), floors
+        return limits.take(slice(0, 1)), first_of(objectives[0]), by_level
 
+    @one_blas_thread()
     def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> T:
         place, tree = numbered[0], _usable(numbered[1])
         objectives = self.remembered.pop(place, None) or self.strategy.objectives(tree)
         objectives[-1] = replace(objectives[-1], answers=tree.levels[-1].answers)
-        limits = self.strategy.limits(tree.levels)
+        # They were found free of contradictions on the way up.
+        limits = limits_up(self.strategy.rules, tree.levels, groups=self.strategy.options.groups)
         return self.finish(place + 1, _go_down(self.strategy, tree, limits, objectives, given=numbered[2]))
 
 
@@ -539,8 +535,14 @@ def _go_down(
 
 
 def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
+    places = [np.nonzero(each.counts) for each in found]  # child by child, in the order of cells
+    many = [np.bincount(child, minlength=len(each.counts)) for each, (child, _) in zip(found, places, strict=True)]
     return LevelCounts(
-        counts=Counts.of_rows([(each.cells, row) for each in found for row in each.counts]),
+        counts=Counts(
+            starts=np.cumsum(np.concatenate([[0], *many])),
+            cells=np.concatenate([each.cells[cell] for each, (_, cell) in zip(found, places, strict=True)]),
+            counts=np.concatenate([each.counts[place] for each, place in zip(found, places, strict=True)]),
+        ),
         events=tuple(event for each in found for event in each.events),
         parents=len(found),
         iterations=sum(each.iterations for each in found),
