@@ -17,7 +17,6 @@ from stirred.mechanisms.swapping.core.swapping import Swapping
 from stirred.mechanisms.swapping.flows.mechanism import FlowSwap
 from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
 from stirred.mechanisms.swapping.layers.layer import Layer
-from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
 from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
@@ -27,6 +26,7 @@ from stirred.mechanisms.swapping.records.base import RecordSwap
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.tables.phsafe.mechanism import PHSafe
 from stirred.mechanisms.tables.safetab.households import SafeTabH
@@ -142,12 +142,10 @@ EXAMPLES: dict[type, list[Any]] = {
     ],
     GibbsSwap: [GibbsSwap(**ROLES, weights=weights) for weights in (LINE, STAR, UNEVEN)],
     NoisySwap: [
-        NoisySwap(**ROLES, rate=rate, noise_epsilon=epsilon, tables=tables)
+        NoisySwap.of_settings(NoisySwapSettings(**ROLES, rate=rate, noise_epsilon=epsilon), tables=tables)
         for rate, epsilon, tables in (
             ("1/2", "1", [["county", "tenure"]]),
             ("1", "4*ln(5)", [["county", "tenure"], ["county"]]),
-            ("1/10", "2*ln(2)", [["county", "size"]]),
-            ("0", "1", [["county", "tenure"]]),
         )
     ],
     NoisyTables: [NoisyTables(**{"tables": [["a", "b"], ["b"]], **settings}) for settings in TABLES_WITH_NOISE],

@@ -104,6 +104,7 @@ from stirred.mechanisms.contract.abilities import (
     Adviser,
     Choice,
     Command,
+    Exchange,
     Outcome,
     Rated,
     StratumAudit,
@@ -171,11 +172,11 @@ from stirred.spec.staged_law import OutputLaw
 
 __all__ = [
     "PERSONS", "RECORDS", "SAMPLED", "UNSEARCHED", "Advised", "Adviser", "Bars", "Block", "Check", "Choice", "Command",
-    "Corrected", "Curve", "Defaults", "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Mechanism", "Names",
-    "Outcome", "Picture", "Plan", "PlanOrigin", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated",
-    "Release", "ReleasedFile", "ReleasedTable", "Section", "Settings", "StratumAudit", "StratumAudited", "Stronger",
-    "Table", "TableFile", "Tiles", "TooLargeError", "Typical", "VerificationError", "Written", "as_part", "as_parts",
-    "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "settings_doubts", "share_changed",
+    "Corrected", "Curve", "Defaults", "Exchange", "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Mechanism",
+    "Names", "Outcome", "Picture", "Plan", "PlanOrigin", "Plot", "Progress", "PublicFile", "PublicTable", "Rate",
+    "Rated", "Release", "ReleasedFile", "ReleasedTable", "Section", "Settings", "StratumAudit", "StratumAudited",
+    "Stronger", "Table", "TableFile", "Tiles", "TooLargeError", "Typical", "VerificationError", "Written", "as_part",
+    "as_parts", "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "settings_doubts", "share_changed",
     "smallest_area", "tunable",
 ]  # fmt: skip
 

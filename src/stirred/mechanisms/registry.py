@@ -33,7 +33,7 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "metric-swap": ("stirred.mechanisms.swapping", "MetricSwap"),
     "gibbs-swap": ("stirred.mechanisms.swapping", "GibbsSwap"),
     "response-swap": ("stirred.mechanisms.swapping", "ResponseSwap"),
-    "noisy-swap": ("stirred.mechanisms.swapping", "NoisySwap"),
+    "noisy-swap": ("stirred.mechanisms.tables.noise.earlier", "NoisySwap"),
     "targeted-record-swap": ("stirred.mechanisms.swapping.targeted.mechanism", "TargetedSwap"),
     "pairwise-swap-2010": ("stirred.mechanisms.swapping.pairwise2010.mechanism", "PairwiseSwap"),
     "cell-key": ("stirred.mechanisms.tables.cellkey.mechanism", "CellKey"),
@@ -44,6 +44,8 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "phsafe": ("stirred.mechanisms.tables.phsafe", "PHSafe"),
     "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
+# Names of earlier versions: their plans and bundles are read, and the pages of a bundle may have other words.
+EARLIER: Final = ("noisy-swap",)
 
 
 class UnknownMechanismError(SpecificationError):

@@ -11,7 +11,8 @@ import pytest
 SCRIPT = """
 import os, signal, sys
 import polars as pl
-from stirred.mechanisms.swapping import NoisySwap, PermutationSwap
+from stirred.mechanisms.swapping import PermutationSwap
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.randomness.entropy import Entropy, EntropyError
 
 homes = pl.DataFrame({{
@@ -19,7 +20,7 @@ homes = pl.DataFrame({{
     "size": [i % 5 for i in range(200_000)],
     "tenure": [i * 7 // 3 % 2 for i in range(200_000)],
 }})
-mechanism = {name}(match=["size"], swap=["county"], hold=["size", "tenure"], **{settings!r})
+mechanism = {name}(**{settings!r})
 homes.group_by("county", "size").len().sort("len")
 entropy = Entropy.from_os()
 child = os.fork()
@@ -32,10 +33,14 @@ if child == 0:
     os._exit(0)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-NOISY = {"rate": "1/2", "noise_epsilon": "1", "tables": [["county", "tenure"]]}
+NOISY = {
+    "after": {"match": ["size"], "swap": ["county"], "rate": "1/2"}, "noise": "laplace", "epsilon": 1,
+    "tables": [["county", "tenure"]],
+}  # fmt: skip
+SWAP = {"match": ["size"], "swap": ["county"], "hold": ["size", "tenure"], "rate": "1/2"}
 
 
-@pytest.mark.parametrize(("name", "settings"), [("PermutationSwap", {"rate": "1/2"}), ("NoisySwap", NOISY)])
+@pytest.mark.parametrize(("name", "settings"), [("PermutationSwap", SWAP), ("NoisyTables", NOISY)])
 def test_a_release_in_a_forked_process_is_refused_and_does_not_hang(name: str, settings: dict[str, object]) -> None:
     script = SCRIPT.format(name=name, settings=settings)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

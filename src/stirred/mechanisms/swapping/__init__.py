@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
     from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
-    from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
     from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
     from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
     from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
@@ -28,13 +27,12 @@ __all__ = [
     "GibbsSwap",
     "MallowsSwap",
     "MetricSwap",
-    "NoisySwap",
     "PermutationSwap",
     "ResponseSwap",
     "ShuffleSwap",
     "TwoStageSwap",
 ]
-_LAYERS = ("NoisySwap", "ResponseSwap", "TwoStageSwap")
+_LAYERS = ("ResponseSwap", "TwoStageSwap")
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,6 @@ from stirred.engines.protocol import EngineError, Sources
 from stirred.mechanisms.protocol import Frames, Mechanism, VerificationError, Written
 from stirred.mechanisms.swapping.core import bulk, swapped_file, verification
 from stirred.mechanisms.swapping.kernels import addressing
-from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
 from stirred.mechanisms.swapping.pairwise2010.mechanism import PairwiseSwap
@@ -317,7 +316,7 @@ def test_records_that_were_forgotten_are_not_released_unswapped(tmp_path: Path) 
         released(member, data, "forgotten")
 
 
-LAYERS = [TwoStageSwap, ResponseSwap, NoisySwap, TargetedSwap, PairwiseSwap]
+LAYERS = [TwoStageSwap, ResponseSwap, TargetedSwap, PairwiseSwap]
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -10,7 +10,6 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.mechanisms.swapping.core.swapping import Swapping
-from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
 from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
 from tests.release.bundles import households
@@ -28,12 +27,6 @@ def told(homes: pl.DataFrame, swap: Swapping) -> list[str]:
     "swap",
     [
         PermutationSwap(**ROLES),
-        NoisySwap(
-            **ROLES,
-            noise_epsilon=1,
-            tables=[["county"]],
-            values={"county": [*sorted(set(BLANK["county"])), "Nowhere"]},
-        ),
         ResponseSwap(**ROLES, respond="tenure", values=["owned", "rented"], change="1/5"),
     ],
     ids=lambda swap: swap.member,

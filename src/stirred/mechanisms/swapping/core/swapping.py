@@ -271,6 +271,12 @@ class Swapping(Mechanism):
         )
         return SwappedFile(data=data, held=held, swap=swap, swapped=swapped, order=order, people=people)
 
+    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
+        """Return the swapped records, for a mechanism that publishes none of them."""
+        data = self._narrowed(data)
+        parts, _ = self._drawn(data, self._prepare(data, self._roles(data)), entropy, None)
+        return pl.concat([*parts["data"]()])
+
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
         """Return the file that is swapped, with its swap values as codes: the input itself for most swaps."""
         return data, plan.swap

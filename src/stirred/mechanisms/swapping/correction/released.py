@@ -17,7 +17,6 @@ from stirred.data.problems import DataError, bad_file, counted, listed, number
 from stirred.data.sources import unreadable
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.swapping.conditioned.moments import RedrawLaw
-from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.two_stage.mechanism import FINE_COLUMNS
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.spec.document import mechanism_in
@@ -224,13 +223,6 @@ class SwappedRelease:
         if "stratum_rate" not in rates.columns:
             raise bad_file("there is no column stratum_rate", where=str(strata), remedy="make the bundle again")
         member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation"
-        if member == NoisySwap.member:
-            raise bad_file(
-                "tables of a noisy swap are not corrected",
-                where=str(public),
-                remedy="their noise has mean zero, and what the swap before it moved shows only in records, of which "
-                "none are published; the report says how to read them",
-            )
         records = _file(public, "data")
         if records is None:
             raise bad_file(

@@ -1,4 +1,4 @@
-"""The budgets of swaps in layers: two stages of matching (R13), and perturbation before (R14) or after (R15)."""
+"""The budgets of swaps in layers: two stages of matching (R13), and perturbation before (R14)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def staged_epsilon(stages: Sequence[Exact]) -> tuple[Exact, ...]:
 class PerturbedBudget:
     """The losses of a swap with a perturbation, by which margins are taken as invariant.
 
-    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone (before
-    the swap), or any one of the two margins (after it). ``neither``: the sizes of the strata only.
+    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone.
+    ``neither``: the sizes of the strata only.
     """
 
     both: Exact
@@ -80,21 +80,6 @@ def perturbed_before(swap: Exact, response: Exact, *, rest: Exact | None = None)
     """
     others = ZERO if rest is None else rest
     return PerturbedBudget(both=max(others, _least([swap, response])), one=response + others, neither=INFINITE)
-
-
-def perturbed_after(swap: Exact, noise: Exact, *, crossed: Fraction = Fraction(1)) -> PerturbedBudget:
-    """Return the losses of a swap and then noise on the table, of loss ``noise`` per changed record (R15).
-
-    With both margins as invariants either protects. With only one of them the noise keeps its own loss. With
-    neither it may need *twice* its own: a record that changes both its hold and its swap value becomes two
-    changed records after the swap. Noise of bounded support, such as cell keys, has an infinite loss of its own.
-    ``crossed`` is the share of the loss that belongs to tables which cross swap with hold values: the others are the
-    same before and after the swap, and are charged once.
-
-    >>> perturbed_after(INFINITE, Exact.parse("ln(5)")).neither
-    Exact('2*ln(5)')
-    """
-    return PerturbedBudget(both=_least([swap, noise]), one=noise, neither=noise * (1 + crossed))
 
 
 def _least(budgets: Sequence[Exact]) -> Exact:

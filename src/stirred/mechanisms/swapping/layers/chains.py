@@ -1,4 +1,4 @@
-"""Exact laws of swaps in layers on small files: stages of matching (R13), perturbation before or after (R14, R15).
+"""Exact laws of swaps in layers on small files: stages of matching (R13), perturbation before (R14).
 
 A file is a tuple of records (match, hold, swap); the released object is the file in sorted order.
 """
@@ -78,18 +78,3 @@ def response(values: Sequence[Hashable], *, change: Fraction, place: int) -> Cal
         return Law(outcomes)
 
     return of
-
-
-def truncated_geometric(count: int, *, most: int, alpha: Fraction) -> Law:
-    """Return the law of a count with geometric noise, cut to 0..``most``: the loss is ln(1/alpha) per unit.
-
-    >>> [str(p) for p in truncated_geometric(0, most=2, alpha=Fraction(1, 5)).probabilities.values()]
-    ['5/6', '2/15', '1/30']
-    """
-    inner = (1 - alpha) / (1 + alpha)
-    chances = {}
-    for value in range(most + 1):
-        # All that would fall below 0 or above the largest count is added to the end.
-        factor = inner if 0 < value < most else 1 / (1 + alpha)
-        chances[value] = factor * alpha ** abs(value - count)
-    return Law(dict(chances.items()))

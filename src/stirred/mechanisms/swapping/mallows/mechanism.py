@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import Rate, Settings, StratumAudit
+from stirred.mechanisms.protocol import Exchange, Rate, Settings, StratumAudit
 from stirred.mechanisms.swapping.core.margins import Shares, mallows_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapSettings
@@ -86,6 +86,11 @@ class MallowsSwap(Swap):
     def law(self, dataset: Any) -> Law:
         """Return the exact law of the swapped table for a small dataset of one stratum."""
         return class_law(dataset, mallows_weights(len(dataset), self.weight))
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Return what is exchanged within which strata."""
+        return Exchange(tuple(self.match), tuple(self.swap))
 
     def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""

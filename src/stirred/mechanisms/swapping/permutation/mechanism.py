@@ -15,7 +15,7 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.protocol import Curve, Settings, StratumAudit
+from stirred.mechanisms.protocol import Curve, Exchange, Settings, StratumAudit
 from stirred.mechanisms.swapping.core.margins import Shares, permutation_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.rate_rules import RateRules, check_rule, every_rule_fits, with_record_rates
@@ -244,6 +244,11 @@ class PermutationSwap(RatedSwap):
         if self.imputed is not None:
             rules += [({self.imputed: flag}, Fraction(0)) for flag in FLAGGED]
         return rules, Fraction(self.rate)
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Return what is exchanged within which strata; None where rates follow records, or some are left out."""
+        return None if self.followed or self.imputed is not None else Exchange(tuple(self.match), tuple(self.swap))
 
     def _declared_rules(self) -> list[Rule]:
         return [

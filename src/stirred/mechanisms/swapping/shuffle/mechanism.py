@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import Settings, StratumAudit
+from stirred.mechanisms.protocol import Exchange, Settings, StratumAudit
 from stirred.mechanisms.swapping.core.margins import Shares, shuffle_share
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapRate, SwapSettings
@@ -76,6 +76,11 @@ class ShuffleSwap(RatedSwap):
     def law(self, dataset: Any) -> Law:
         """Return the exact law of the swapped table for a small dataset of one stratum."""
         return class_law(dataset, shuffle_weights(len(dataset), Fraction(self.rate)))
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Return what is exchanged within which strata."""
+        return Exchange(tuple(self.match), tuple(self.swap))
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         formula = (
