@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.risk.combinations import minimal_uniques
 from stirred.risk.exposed import exact_tables, exposure, with_persons
 from stirred.risk.faced import faced
