@@ -22,9 +22,11 @@ import polars as pl
 from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
-from stirred.mechanisms.swapping import ConditionedSwap, MallowsSwap, ShuffleSwap
-from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
-from stirred.mechanisms.swapping.core.swap import Swap
+from stirred.mechanisms.records.engine import Swap
+from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
+from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
+from stirred.mechanisms.records.laws.mallows import MallowsSwap
+from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
 
 ROUNDS: Final = 3
 ROLES = {"match": ["state", "size"], "swap": ["county"]}

@@ -21,7 +21,7 @@ from typing import Any
 
 from sections import machine, write_section
 
-from stirred.mechanisms.swapping.laws.counting import all_tables
+from stirred.mechanisms.records.laws.counting import all_tables
 from stirred.report.charts import draw
 
 FIGURE = Path(__file__).with_name("growth.svg")

@@ -13,8 +13,8 @@ import polars as pl
 
 from stirred import Entropy
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.records.choices import Drawn
-from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.mechanisms.records.pairs.choices import RandomChoices
+from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 
 SETTINGS = {
     "3 levels, similar size": {"similar": ["size"], "k_anonymity": 0},
@@ -56,7 +56,7 @@ def main() -> None:
             spent = float("inf")
             for _ in range(3):
                 begin = time.process_time()
-                partner, _ = swap.pairs(data, Drawn(Entropy.from_os()))
+                partner, _ = swap.pairs(data, RandomChoices(Entropy.from_os()))
                 spent = min(spent, time.process_time() - begin)
             moved = int((partner != np.arange(households)).sum())
             print(f"{households:>10,}  {name:<42} {spent:6.2f} s  {spent / unit:5.2f} sorts  {moved:,} moved")

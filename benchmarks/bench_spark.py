@@ -1,4 +1,4 @@
-"""Swapping on a Spark cluster of this machine beside the local engine: overhead, growth by workers, memory.
+"""Swap on a Spark cluster of this machine beside the local engine: overhead, growth by workers, memory.
 
     python benchmarks/bench_spark.py [--millions 10 50] [--workers 1 2] [--memory 2000] [--write]
 

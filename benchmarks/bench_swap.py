@@ -1,4 +1,4 @@
-"""Swapping beside its floors: reading, sorting and writing the same file, and a plain numpy version.
+"""Swap beside its floors: reading, sorting and writing the same file, and a plain numpy version.
 
 Everything is measured in one run on one machine, tasks taking turns, and reported as a ratio: the best of
 three rounds after one that is not counted. Records are in random order, the worst case for the cache.
@@ -27,8 +27,8 @@ from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
-from stirred.mechanisms.swapping.core.rates import StratumRates
-from stirred.mechanisms.swapping.permutation.kernel import swap_in_place
+from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.selected import swap_in_place
 
 ROUNDS = 3
 COMMAND = "make bench-swap"
@@ -50,7 +50,7 @@ def main() -> None:
     text = table(rows, options.rows)
     print(text)
     if options.write:
-        write_section("Swapping", text)
+        write_section("Swap", text)
 
 
 def table(rows: list[tuple[str, str, str]], count: int) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stirred import spec
     from stirred.data.microdata import Microdata
-    from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+    from stirred.mechanisms.records.laws.permutation import PermutationSwap
     from stirred.randomness.entropy import Entropy
 
 # The one source of the version: the build reads it here (docs/releasing.md).
@@ -26,7 +26,7 @@ __all__ = ["Entropy", "Microdata", "PermutationSwap", "__version__", "spec"]
 
 _ROOMS = ("spec",)
 _NAMES = {
-    "PermutationSwap": "stirred.mechanisms.swapping.permutation.mechanism",
+    "PermutationSwap": "stirred.mechanisms.records.laws.permutation",
     "Entropy": "stirred.randomness.entropy",
     "Microdata": "stirred.data.microdata",
 }

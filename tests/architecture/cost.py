@@ -9,7 +9,6 @@ import ast
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import stirred
@@ -41,9 +40,9 @@ def _code(path: Path) -> str:
 
 
 def cost_of(name: str) -> list[str]:
-    """Return the files outside the family of a built-in mechanism that know its name or its class."""
+    """Return the files outside the family, a folder of the room, of a mechanism that know its name or its class."""
     module, attribute = BUILT_IN[name]
-    family = Path(str(import_module(module).__file__)).parent
+    family = SOURCE.joinpath(*module.split(".")[1:3])
     return files_that_know([name, attribute], but=family)
 
 

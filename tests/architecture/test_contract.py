@@ -28,7 +28,7 @@ def test_no_outer_room_spells_a_mechanism() -> None:
     [
         "import stirred.mechanisms.swapping",
         "from stirred.mechanisms import swapping",
-        "from stirred.mechanisms.swapping.core.swap import Swap",
+        "from stirred.mechanisms.records.engine import Swap",
         "from ..mechanisms.swapping import family",
         "def late():\n    from stirred.mechanisms.swapping import family",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import stirred.mechanisms.swapping",

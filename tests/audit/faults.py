@@ -1,4 +1,4 @@
-"""Swapping mechanisms with one fault each, on small strata; the right one for comparison."""
+"""Swap mechanisms with one fault each, on small strata; the right one for comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from stirred import PermutationSwap
 from stirred.audit.exhaustive import promise_for
-from stirred.mechanisms.swapping.permutation.law import psa_weights, tables_with_margins
+from stirred.mechanisms.records.law import tables_with_margins
+from stirred.mechanisms.records.laws.counting import psa_weights
 from stirred.spec.exact import Exact
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification

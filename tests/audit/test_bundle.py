@@ -15,7 +15,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
-from stirred.mechanisms.swapping.core import bundle_audit_promise
+from stirred.mechanisms.records import audit as bundle_audit_promise
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish

@@ -14,10 +14,10 @@ import stirred.mechanisms
 from stirred import PermutationSwap
 from stirred.audit import FiniteMechanism, Verdict, Witness, audit
 from stirred.audit.exhaustive import promise_for
-from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.core.swap import Swap
-from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
+from stirred.mechanisms.records.engine import Swap
+from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
+from stirred.mechanisms.records.laws.mallows import MallowsSwap
+from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
 from stirred.spec import catalogue
 from stirred.spec.exact import exact, ln
 from stirred.spec.input_premetric import InputPremetric

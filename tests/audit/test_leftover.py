@@ -12,7 +12,7 @@ import pytest
 from stirred import PermutationSwap
 from stirred.audit.leftover import _equal_neighbours, _trend, leftover_order
 from stirred.randomness import Entropy
-from tests.mechanisms.swapping.sampling import swapped
+from tests.mechanisms.records.sampling import swapped
 
 HELD = ["size", "tenure", "age"]
 

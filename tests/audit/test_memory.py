@@ -16,7 +16,7 @@ from stirred import Entropy
 from stirred.audit.memory import leftover_memory
 from stirred.audit.order import audit_order
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 
 RECORDS = 4_000  # more than a thousand different texts are kept as they are, not numbered
 COUNTIES = 4

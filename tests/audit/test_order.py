@@ -15,7 +15,7 @@ from stirred.data.microdata import Microdata
 from stirred.randomness import Entropy
 from stirred.randomness.integers import permutation
 from stirred.spec.problems import StirredError
-from tests.mechanisms.swapping.sampling import swapped as released_once
+from tests.mechanisms.records.sampling import swapped as released_once
 
 HOMES = pl.DataFrame(
     {
@@ -156,7 +156,7 @@ def test_what_is_said_to_be_seen_is_seen_in_500_audits(monkeypatch: pytest.Monke
 
 
 @dataclass(frozen=True)
-class Swapping:
+class Swap:
     """Values of s exchanged among a share ``rate`` of the records; some runs leave the rows in input order."""
 
     rate: float
@@ -181,7 +181,7 @@ ONE_APART = pl.DataFrame({"h": [0] * 29 + [1], "s": range(30)})
 SWAPPED = [(CROSSED, 0.5), (CROSSED, 0.9), (ONE_APART, 0.95)]
 
 
-def stated_for(swap: Swapping, data: pl.DataFrame) -> float:
+def stated_for(swap: Swap, data: pl.DataFrame) -> float:
     found = audit_order(swap, data, runs=RUNS, pairings=599, entropy=Entropy.from_seed("stated"))
     assert found.followed
     assert 0 < found.detectable < 1
@@ -193,10 +193,10 @@ def test_a_swap_left_in_input_order_is_seen_as_often_as_said(
     data: pl.DataFrame, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that stand where their records stood carry the values of others; few hold values are left to see it by."""
-    share = stated_for(Swapping(rate), data)
+    share = stated_for(Swap(rate), data)
     monkeypatch.setattr(order_relations, "ORDERS", 1)
-    assert Swapping(rate, share).alarms(data, 20) >= 19
-    assert Swapping(rate, share / 4).alarms(data, 20) < 19, "the statement is too modest"
+    assert Swap(rate, share).alarms(data, 20) >= 19
+    assert Swap(rate, share / 4).alarms(data, 20) < 19, "the statement is too modest"
 
 
 @pytest.mark.slow
@@ -204,10 +204,10 @@ def test_a_swap_left_in_input_order_is_seen_as_often_as_said(
 def test_a_swap_left_in_input_order_is_seen_as_often_as_said_in_300_audits(
     data: pl.DataFrame, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    share = stated_for(Swapping(rate), data)
+    share = stated_for(Swap(rate), data)
     monkeypatch.setattr(order_relations, "ORDERS", 1)
-    assert Swapping(rate, share).alarms(data, 300) >= 294
-    assert Swapping(rate).alarms(data, 300) <= 6
+    assert Swap(rate, share).alarms(data, 300) >= 294
+    assert Swap(rate).alarms(data, 300) <= 6
 
 
 # ---- words and refusals ----------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_the_words_say_what_would_have_been_seen() -> None:
 
 def test_what_would_have_been_seen_is_not_stated_where_rows_cannot_be_followed() -> None:
     """A function that exchanges values, and does not say which columns it leaves as they are."""
-    swap = Swapping(rate=0.9)
+    swap = Swap(rate=0.9)
     found = audit_order(swap.release, CROSSED, runs=20, pairings=199, entropy=Entropy.from_seed(1))
     assert not found.followed
     assert math.isinf(found.detectable)

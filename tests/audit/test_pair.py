@@ -18,7 +18,7 @@ from stirred.randomness.bernoulli import bernoulli
 from stirred.spec import catalogue
 from stirred.spec.output_premetric import ZCDP, approximate
 from stirred.spec.problems import StirredError
-from tests.mechanisms.swapping.sampling import planned
+from tests.mechanisms.records.sampling import planned
 
 PROMISE = catalogue.load("pure-dp").specification
 ZERO, ONE = ((0,),), ((1,),)

@@ -271,7 +271,7 @@ def test_a_target_that_no_rate_reaches_is_refused(folder: Path, capsys: pytest.C
 def test_an_interrupt_gives_130(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from stirred.mechanisms.swapping.core import verification
+    from stirred.mechanisms.records import evidence as verification
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -291,7 +291,7 @@ def test_a_decimal_comma_is_understood_and_refused(folder: Path, capsys: pytest.
 def test_a_fault_of_ours_gives_1_and_says_so(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from stirred.mechanisms.swapping.core import verification
+    from stirred.mechanisms.records import evidence as verification
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("unexpected")

@@ -15,7 +15,7 @@ from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Plan
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts

@@ -11,7 +11,7 @@ from stirred.data.codebook import Codebook, Variable
 from stirred.data.codes import encode
 from stirred.data.natural import ranks, sort_naturally, sorted_values
 from stirred.data.validate import validate
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.release.tables import tabulate
 from stirred.utility.measures import compare_tables
 
@@ -44,7 +44,7 @@ def test_tables_strata_errors_and_messages_list_2_before_10() -> None:
     homes = pl.DataFrame({"county": ["10", "9", "2", "10"], "size": ["10", "2", "2", "10"], "x": ["a", "b", "c", "d"]})
     assert tabulate(homes, ["county"])["county"].to_list() == ["2", "9", "10"]
     plan = PermutationSwap(match=["size"], swap=["county"], rate="1/2").plan(homes)
-    assert [stratum.values for stratum in plan.strata.table] == [("2",), ("10",)]
+    assert [plan.strata[place].values for place in (0, 1)] == [("2",), ("10",)]
     counts = tabulate(homes, ["county"])
     assert compare_tables(counts, counts, ["county"])["county"].to_list() == ["2", "9", "10"]
     sex = Variable(name="county", file="households", type="code", codes={"1": "A"})

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.mechanisms.swapping import test_family_theory as theory
-from tests.mechanisms.swapping.laws import test_counting as counting
-from tests.mechanisms.swapping.permutation import test_sharp_budget as sharp
+from tests.mechanisms.records import test_family_theory as theory
+from tests.mechanisms.records.laws import test_counting as counting
+from tests.mechanisms.records.laws import test_sharp_budget as sharp
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "theory" / "claims.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Swapping on a real cluster: the file that this machine releases, whatever happens to executors."""
+"""Swap on a real cluster: the file that this machine releases, whatever happens to executors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,16 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.protocol import EngineError, Sources
 from stirred.engines.spark.engine import SparkEngine
-from stirred.mechanisms.swapping.core import bulk
-from stirred.mechanisms.swapping.core import files as files_of_swap
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records import bulk
+from stirred.mechanisms.records import files as files_of_swap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run as release
 from tests.engines.conftest import CONF, Shared
-from tests.mechanisms.swapping.bulk_files import MEMBERS, given, released
+from tests.mechanisms.records.bulk_files import MEMBERS, given, released
 
 MARK = "a text that is too long to be kept in place"  # of a confidential record
 
@@ -163,7 +163,7 @@ def test_blocks_of_a_large_file_are_exchanged_in_several_parts(spark_engine: Spa
         patch.setattr(bulk, "PART_ROWS", 1 << 18)
         patch.setattr(bulk, "EXCHANGED_ROWS", 1 << 18)
         for member in (PermutationSwap(match=["size"], swap=["area"], rate="1/9"), MEMBERS["mallows"]):
-            member = replace(member, match=("size",), swap=("area",))
+            member = member.with_settings(match=("size",), swap=("area",))
             assert equal(released(member, data, "large"), released(member.on(spark_engine), data, "large"))
     assert len([*Path(spark_engine.scratch or "").glob("swapped-?-*.npy")]) >= 6
 

@@ -3,7 +3,8 @@
 ``python -m tests.golden.make`` releases every plan of the set with the same seed and writes bundles and printed JSON in
 place of those that are there; a change of a public byte then shows in the diff of the commit that made it. Plans and
 inputs are never made again. Names limit it: ``python -m tests.golden.make permutation``. The ledger with its published
-folders is made by name alone, ``python -m tests.golden.make account``: it is there to be read.
+folders is made by name alone, ``python -m tests.golden.make account``: it is there to be read. Bundles below
+``set/earlier`` are of mechanisms that are no longer released as they were, and are only read.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from tests.golden.make import (
 )
 
 CASES = cases()
+EARLIER = sorted(path.parent for path in (SET / "earlier").glob("*/manifest.json"))
 PUBLISHED = sorted(path.parent.name for path in (SET / ACCOUNT).glob("*/CHECKSUMS.sha256"))
 
 
@@ -54,6 +55,13 @@ def test_the_same_seed_releases_the_same_public_bytes(case: str, tmp_path: Path)
 def test_a_bundle_made_before_is_read_and_passes(case: str, tmp_path: Path) -> None:
     bundle = shutil.copytree(SET / case / BUNDLE, tmp_path / BUNDLE)
     assert audit_bundle(bundle).problems == ()
+
+
+@pytest.mark.parametrize("earlier", EARLIER, ids=lambda path: path.name)
+def test_a_bundle_that_is_no_longer_made_is_read_and_passes(earlier: Path, tmp_path: Path) -> None:
+    audit = audit_bundle(shutil.copytree(earlier, tmp_path / BUNDLE))
+    assert audit.problems == ()
+    assert any("computed anew from the settings" in check for check in audit.checks)
 
 
 def test_a_ledger_made_before_is_read_and_says_the_same(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Cases of the swapping theory that no other test holds: the sharp budgets T1-T4, R1's table, R2, R3 and R4(b).
 
-T6, T7, T10-T12, T14, T15 and R4(a) are in tests/mechanisms/swapping/laws/test_counting.py, T13 in test_promise.py,
+T6, T7, T10-T12, T14, T15 and R4(a) are in tests/mechanisms/records/laws/test_counting.py, T13 in test_promise.py,
 T30-T32 in tests/paper/test_section_5_2.py and tests/spec/test_compose.py, and T33 in tests/utility/test_moments.py.
 """
 
@@ -11,11 +11,10 @@ from fractions import Fraction
 
 import pytest
 
-from stirred.mechanisms.swapping.laws.counting import Table, all_tables, distance, exact_loss
-from stirred.mechanisms.swapping.permutation.law import psa_weights
+from stirred.mechanisms.records.laws.counting import Table, all_tables, distance, exact_loss, psa_weights
 from stirred.spec.exact import Exact, exact, ln
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon
-from tests.mechanisms.swapping.oracles import permutations_by_moved
+from tests.mechanisms.records.oracles import permutations_by_moved
 
 HALF = Fraction(1, 2)
 SHARP = [

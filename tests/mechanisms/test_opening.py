@@ -16,7 +16,7 @@ from stirred.data.given import as_microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.topdown.mechanism import TopDown

@@ -65,7 +65,7 @@ def test_two_household_records_a_person(census: Ledger, example: ModuleType) -> 
 
 
 def test_two_household_records_a_person_with_topdown_taken_apart(example: ModuleType, tmp_path: Path) -> None:
-    """Swapping theory, after R17: 27.296 + 4 x 28.075 = 139.596 and 252.99, from the printed 2.56, 4.96, 0.07, 7.70."""
+    """Swap theory, after R17: 27.296 + 4 x 28.075 = 139.596 and 252.99, from the printed 2.56, 4.96, 0.07, 7.70."""
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="the 2020 Census Edited File")
     printed = {"pl-person": "2.56", "dhc-person": "4.96", "pl-household": "0.07", "dhc-household": "7.70"}
     for part, budget in printed.items():
@@ -107,7 +107,7 @@ def test_one_swap_and_many_products_cost_once(example: ModuleType, tmp_path: Pat
 
 
 def test_swapping_and_topdown_in_one_ledger(tmp_path: Path, example: ModuleType) -> None:
-    """Swapping theory, after R17: 12.48 per household with 15.29 per person, factor 1: rho squared 21.530, 66.061."""
+    """Swap theory, after R17: 12.48 per household with 15.29 per person, factor 1: rho squared 21.530, 66.061."""
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="both")
     swap = specification("psa-2020-state-county-5pct").with_budget("12.48")
     ledger.add(Request(mechanism="swapping", specification=swap))

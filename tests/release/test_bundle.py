@@ -321,7 +321,7 @@ def test_a_swap_that_mixed_up_persons_itself_destroys_the_bundle(
     """Every person is given to the next household: what was written is what was made, and still wrong."""
     from stirred.data.household_rows import household_rows as rows
     from stirred.data.household_rows import pieces_of_rows as pieces
-    from stirred.mechanisms.swapping.core import swapped_file as module
+    from stirred.mechanisms.records import swapped_file as module
 
     def next_one(house: npt.NDArray[np.uint32], data: Microdata) -> npt.NDArray[np.uint32]:
         return (house + np.uint32(1)) % np.uint32(data.households.height)

@@ -14,7 +14,7 @@ from stirred import Entropy
 from stirred.data import columns, microdata
 from stirred.data.columns import ParquetColumns
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.swapping.core.swapped_file import SwappedFile
+from stirred.mechanisms.records.swapped_file import SwappedFile
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
@@ -100,7 +100,7 @@ def test_and_so_is_a_long_file_in_parts(tmp_path: Path, format_: str, monkeypatc
     whole = released(tmp_path, "whole", format_=format_)
     by_column(monkeypatch)
     # A file that is known to be long is written as it is made, with the same parts.
-    monkeypatch.setattr("stirred.mechanisms.swapping.core.files.ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr("stirred.mechanisms.records.files.ROWS_IN_ONE_FILE", 10)
     assert released(tmp_path, "by-column", format_=format_) == whole
 
 
@@ -111,7 +111,7 @@ def test_the_households_of_a_nation_are_never_read_as_a_whole(tmp_path: Path, mo
     by_column(monkeypatch)
     monkeypatch.setattr("stirred.release.expectation.ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr("stirred.data.exposed.MOST_RECORDS", 10)
-    monkeypatch.setattr("stirred.mechanisms.swapping.core.files.MOST_PERSONS", 10)
+    monkeypatch.setattr("stirred.mechanisms.records.files.MOST_PERSONS", 10)
     asked: list[str] = []
 
     def beside(self: ParquetColumns, name: str) -> Any:

@@ -17,7 +17,8 @@ from stirred.cli.main import run as command
 from stirred.data import frames
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.swapping.core import swapped_file, verification
+from stirred.mechanisms.records import evidence as verification
+from stirred.mechanisms.records import swapped_file
 from stirred.release import files
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

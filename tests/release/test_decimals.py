@@ -13,7 +13,7 @@ from stirred.audit.bundle import audit_bundle
 from stirred.data.frames import read_frame
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

@@ -14,7 +14,7 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.problems import StorageError
 from stirred.release.ledger.recover import recover

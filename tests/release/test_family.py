@@ -15,11 +15,11 @@ from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
+from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
+from stirred.mechanisms.records.laws.mallows import MallowsSwap
+from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
 from stirred.spec.document import from_json
-from tests.mechanisms.swapping.sampling import swapped
+from tests.mechanisms.records.sampling import swapped
 from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, assert_complete, households, stirred
 
 SETTINGS = {

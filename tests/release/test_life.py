@@ -131,7 +131,7 @@ def test_a_release_the_policy_forbids_is_refused_before_anything_random(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("something random happened")
 
-    monkeypatch.setattr("stirred.mechanisms.swapping.permutation.mechanism.PermutationSwap.release", never)
+    monkeypatch.setattr("stirred.mechanisms.records.laws.permutation.PermutationSwap.release", never)
     (folder / "plan.toml").write_text(plan_text(out="second", rate="1/3"), encoding="utf-8")
     prepared = prepare(read_plan(folder / "plan.toml"))
     with pytest.raises(OverLimitError, match="is left"):
@@ -237,7 +237,7 @@ def test_a_failure_after_the_draw_is_spent_and_can_be_finished(folder: Path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # otherwise it fails before the draw
-        patch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", fails)
+        patch.setattr("stirred.mechanisms.records.evidence.verify_swap", fails)
         with pytest.raises(RuntimeError) as caught:
             released(folder)
     assert "stirred resume" in caught.value.__notes__[0]
@@ -652,7 +652,7 @@ def test_a_failure_after_the_draw_tells_the_user_what_was_spent(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # otherwise it fails before the draw
-    monkeypatch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", interrupted)
+    monkeypatch.setattr("stirred.mechanisms.records.evidence.verify_swap", interrupted)
     monkeypatch.chdir(folder)
     assert command(["release", "plan.toml", "--quiet"]) == 130
     said = capsys.readouterr().err

@@ -18,9 +18,10 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
+from stirred.data.microdata import Microdata
 from stirred.mechanisms.contract.plan import PlanOrigin
 from stirred.mechanisms.protocol import Release
-from stirred.mechanisms.swapping.core.swapping import Swapping
+from stirred.mechanisms.records.engine import Swap
 from stirred.release import reports
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import Prepared, prepare
@@ -349,14 +350,14 @@ def as_if(release: Release, seen: Prepared) -> Release:
             )  # fmt: skip
         return replace(release, internal={**release.internal, "drawn": drawn, "weights": rows.given})
     for title, cells in release.internal["drawn"].items():
-        before = "true" if "true" in cells.columns else "swapped"
-        by = cells.columns[: cells.columns.index(before)]
+        by = cells.columns[: cells.columns.index("true")]
         counts = seen.data.households.group_by(by).len("new").cast({"new": pl.Int64})
         joined = cells.join(counts, on=by, how="left", maintain_order="left").with_columns(pl.col("new").fill_null(0))
-        noise = pl.col(before) + pl.col("noise") - pl.col("new")
-        drawn[title] = joined.with_columns(noise=noise).with_columns(pl.col("new").alias(before)).drop("new")
-    codes = {"swapped": seen.plan.swap.codes} if "swapped" in release.internal else {}  # type: ignore[attr-defined]
-    return replace(release, internal={**release.internal, **codes, "drawn": drawn})
+        noise = pl.col("true") + pl.col("noise") - pl.col("new")
+        drawn[title] = joined.with_columns(noise=noise).with_columns(true=pl.col("new")).drop("new")
+    swapped = release.internal.get("swapped")
+    kept = {} if swapped is None else {"swapped": Microdata(households=seen.data.households.select(swapped.households.columns))}  # fmt: skip  # noqa: E501
+    return replace(release, internal={**release.internal, **kept, "drawn": drawn})
 
 
 def editions(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, *, changes: int = 1) -> list[dict[str, bytes]]:
@@ -423,7 +424,7 @@ def test_a_number_from_the_truth_is_seen(tmp_path: Path, monkeypatch: pytest.Mon
 
     planted: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "report.html": (reports, "title_of", lambda prepared: owned_in_the_east(prepared.data)),
-        "README.md": (Swapping, "conclusions", lambda own, plan: [owned_in_the_east(plan.origin.data)]),
+        "README.md": (Swap, "conclusions", lambda own, plan: [owned_in_the_east(plan.origin.data)]),
     }
     for number, (file, (place, name, leak)) in enumerate(planted.items()):
         with monkeypatch.context() as patched:

@@ -15,7 +15,7 @@ from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
+from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

@@ -108,7 +108,7 @@ def test_a_run_that_died_twice_is_finished_with_the_key_of_its_draw(
     monkeypatch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # it has a key of its own
     monkeypatch.setattr(Entropy, "for_release", noted)
     with monkeypatch.context() as patch:
-        patch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", _interrupted)
+        patch.setattr("stirred.mechanisms.records.evidence.verify_swap", _interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             resume(folder / "out")
         assert "stirred resume" in caught.value.__notes__[0]
@@ -286,7 +286,7 @@ def test_a_kept_draw_whose_entry_was_given_up_elsewhere_can_still_be_finished(fo
 def test_without_a_ledger_nothing_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "plan.toml").write_text(PLAN.replace('ledger = "a.ledger"', ""), encoding="utf-8")
     before = listing(folder)
-    monkeypatch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", _interrupted)
+    monkeypatch.setattr("stirred.mechanisms.records.evidence.verify_swap", _interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         run(prepare(read_plan(folder / "plan.toml")))
     assert not getattr(caught.value, "__notes__", ())

@@ -13,7 +13,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
-from stirred.mechanisms.swapping.core.plan import SwapPlan
+from stirred.mechanisms.records.plan import SwapPlan
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

@@ -15,11 +15,12 @@ from stirred import Entropy
 from stirred.cli.main import run as command
 from stirred.data import frames
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.swapping.core import swapped_file, verification
-from stirred.mechanisms.swapping.core.swapped_file import SwappedFile
-from stirred.mechanisms.swapping.kernels import order
-from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records import evidence as verification
+from stirred.mechanisms.records import swapped_file
+from stirred.mechanisms.records.kernels import order
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
+from stirred.mechanisms.records.steps.response import ResponseSwap
+from stirred.mechanisms.records.swapped_file import SwappedFile
 from stirred.release import files
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

@@ -12,8 +12,7 @@ import pytest
 from stirred import Entropy
 from stirred.data.frames import write_parts
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.swapping.core import verification
-from stirred.mechanisms.swapping.layers.noisy.files import strata_sizes
+from stirred.mechanisms.records import evidence as verification
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run
@@ -32,7 +31,6 @@ ALONE = RESPONSE.replace("[[tables]]", 'hold = ["tenure"]\n[[tables]]')  # nothi
 UNMATCHED = PLAN_OF_HOMES.replace('match = ["size"]', "match = []")
 PLANS = {
     "permutation": PLAN_OF_HOMES,
-    "noisy": NOISY,
     "imputed": IMPUTED,
     "persons": PEOPLE,
     "response": RESPONSE,
@@ -96,7 +94,7 @@ def other_rate(frame: pl.DataFrame) -> pl.DataFrame:
         ("strata", other_rate, "is not the list of strata"),
     ],
 )
-@pytest.mark.parametrize("name", ["permutation", "noisy", "imputed", "persons", "response"])
+@pytest.mark.parametrize("name", ["permutation", "imputed", "persons", "response"])
 def test_wrong_invariants_or_strata_destroy_the_bundle(
     folder: Path,
     name: str,
@@ -115,16 +113,16 @@ def test_wrong_invariants_or_strata_destroy_the_bundle(
     assert {*listing(folder)} - before == {"plan.toml"}
 
 
-def test_sizes_are_held_against_the_input_where_nothing_else_is_fixed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wrong", [one_more, moved, renamed])
+def test_of_noisy_tables_wrong_sizes_of_strata_destroy_the_bundle(
+    folder: Path, wrong: Callable[[pl.DataFrame], pl.DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of noisy tables both files have sizes alone: wrong in the same way they would agree with each other."""
-    (folder / "plan.toml").write_text(NOISY, encoding="utf-8")
-    prepared = prepare(read_plan(folder / "plan.toml"))
-    exact = strata_sizes(prepared.plan)  # type: ignore[arg-type]
-    monkeypatch.setattr("stirred.mechanisms.swapping.layers.noisy.files.strata_sizes", lambda plan: moved(exact))
-    with pytest.raises(VerificationError, match=r"invariants.parquet: match, counted .*: they differ"):
-        run(prepared, entropy=Entropy.from_os())
+    def parts_of(parts: Iterable[pl.DataFrame], path: Path, **note: Any) -> None:
+        write_parts([wrong(pl.concat(parts))] if path.stem == "invariants" else parts, path, **note)
+
+    monkeypatch.setattr("stirred.release.files.write_parts", parts_of)
+    with pytest.raises(VerificationError, match="invariants"):
+        written(folder, NOISY)
     assert not (folder / "out").exists()
 
 

@@ -19,7 +19,7 @@ from stirred import Entropy
 from stirred.data.uniqueness import uniqueness
 from stirred.inference.unswap import corrected_tables
 from stirred.mechanisms.protocol import Grid, Section, Typical
-from stirred.mechanisms.swapping import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.reports import _blank

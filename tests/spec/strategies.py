@@ -312,7 +312,7 @@ def budgets() -> st.SearchStrategy[Budget]:
 
 
 def _with_paper(policy: Any) -> st.SearchStrategy[Budget]:
-    """Swapping has one bound of the paper; other budgets may state any."""
+    """Swap has one bound of the paper; other budgets may state any."""
     paper = st.just(policy.paper) if isinstance(policy, PermutationSwapping) else losses()
     return st.builds(Budget, policy=st.just(policy), paper_epsilon=st.one_of(st.none(), paper))
 

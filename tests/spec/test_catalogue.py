@@ -56,7 +56,7 @@ def test_every_entry_says_what_it_is_and_where_it_comes_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_is_computed_from_settings(name: str) -> None:
-    """Swapping entries hold a rate and a stratum; their epsilon is that of Theorem 1."""
+    """Swap entries hold a rate and a stratum; their epsilon is that of Theorem 1."""
     budget = entry(name).budget
     if isinstance(budget.policy, PermutationSwapping):
         (strata,) = budget.policy.strata

@@ -31,7 +31,7 @@ def test_every_cell_of_either_table_is_compared_and_absent_ones_count_0(
 
 
 def test_the_mean_percentage_error_of_the_papers_table_1_is_its_own() -> None:
-    """Swapping theory R18: 13.78% over the 28 cells."""
+    """Swap theory R18: 13.78% over the 28 cells."""
     from stirred.data.synth.massachusetts import TABLE_1, TABLE_1_SWAPPED
 
     pairs = [(true, TABLE_1_SWAPPED[county][i]) for county, *cells in TABLE_1 for i, true in enumerate(cells)]

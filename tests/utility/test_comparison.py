@@ -12,7 +12,7 @@ import pytest
 from stirred.data.problems import PlanError
 from stirred.inference.swap_moments import expected_errors
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.swapping import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.report.comparison import comparison_page, rows
 from stirred.utility.comparison import compare_mechanisms
 

@@ -1,6 +1,6 @@
 """Undo the bias of swapping: unbiased estimates, standard errors and intervals from published data alone.
 
-Swapping theory R18: inside a stratum a swapped cell Z has mean e + lambda (X - e), where e is what independence
+Swap theory R18: inside a stratum a swapped cell Z has mean e + lambda (X - e), where e is what independence
 of the held and the swapped variable would give. Rate and margins are public, so e and lambda are, and
 e + (Z - e)/lambda is an unbiased estimate of the true cell X. The conditioned swap has a matrix in place of lambda,
 as public (``redrawn``).
@@ -115,7 +115,7 @@ class Unswapped:
         if not self.swapped:
             return [*notes, "Nothing was swapped: the published counts are exact."]
         if self.exact:
-            return [*notes, "Swapping leaves this table as it was: the published counts are exact."]
+            return [*notes, "Swap leaves this table as it was: the published counts are exact."]
         if self.moved > 1:
             notes.append(
                 f"The correction is useless: it moves {100 * self.moved:,.0f}% of the table's total, because the swap "

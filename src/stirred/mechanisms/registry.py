@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -25,15 +26,15 @@ DEFAULT: Final = "permutation-swap"
 
 # name: (module, class)
 BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
-    "permutation-swap": ("stirred.mechanisms.swapping", "PermutationSwap"),
-    "conditioned-swap": ("stirred.mechanisms.swapping", "ConditionedSwap"),
-    "mallows-swap": ("stirred.mechanisms.swapping", "MallowsSwap"),
-    "shuffle-swap": ("stirred.mechanisms.swapping", "ShuffleSwap"),
-    "two-stage-swap": ("stirred.mechanisms.swapping", "TwoStageSwap"),
-    "response-swap": ("stirred.mechanisms.swapping", "ResponseSwap"),
-    "noisy-swap": ("stirred.mechanisms.swapping", "NoisySwap"),
-    "targeted-record-swap": ("stirred.mechanisms.swapping.targeted.mechanism", "TargetedSwap"),
-    "pairwise-swap-2010": ("stirred.mechanisms.swapping.pairwise2010.mechanism", "PairwiseSwap"),
+    "permutation-swap": ("stirred.mechanisms.records.laws.permutation", "PermutationSwap"),
+    "conditioned-swap": ("stirred.mechanisms.records.laws.conditioned", "ConditionedSwap"),
+    "mallows-swap": ("stirred.mechanisms.records.laws.mallows", "MallowsSwap"),
+    "shuffle-swap": ("stirred.mechanisms.records.laws.shuffle", "ShuffleSwap"),
+    "two-stage-swap": ("stirred.mechanisms.records.steps.two_stage", "TwoStageSwap"),
+    "response-swap": ("stirred.mechanisms.records.steps.response", "ResponseSwap"),
+    "noisy-swap": ("stirred.mechanisms.tables.noise.earlier", "NoisySwap"),
+    "targeted-record-swap": ("stirred.mechanisms.records.pairs.targeted", "TargetedSwap"),
+    "pairwise-swap-2010": ("stirred.mechanisms.records.pairs.pairwise2010", "PairwiseSwap"),
     "cell-key": ("stirred.mechanisms.tables.cellkey.mechanism", "CellKey"),
     "noisy-tables": ("stirred.mechanisms.tables.noise.mechanism", "NoisyTables"),
     "topdown": ("stirred.mechanisms.topdown.mechanism", "TopDown"),
@@ -42,10 +43,13 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "phsafe": ("stirred.mechanisms.tables.phsafe", "PHSafe"),
     "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
+# Names of earlier versions: their plans and bundles are read, and the pages of a bundle may have other words.
+EARLIER: Final = ("noisy-swap",)
 
+_SWAPS: Final = ("stirred.mechanisms.records.laws.", "stirred.mechanisms.records.steps.")
 # name: the module that advises on its settings
 _ADVISED: Final[Mapping[str, str]] = dict.fromkeys(
-    (name for name, (module, _) in BUILT_IN.items() if module == "stirred.mechanisms.swapping"),
+    (name for name, (module, _) in BUILT_IN.items() if module.startswith(_SWAPS)),
     "stirred.mechanisms.advice",
 )
 
@@ -261,6 +265,35 @@ def settings_for(name: str, given: Mapping[str, Any], *, words: Words | None = N
         return model.model_validate({key: value for key, value in given.items() if was_given(key, value)})
     except ValidationError as error:
         raise PlanError(_problems(error, name, model, words or _InPlan())) from None
+
+
+def python_settings(mechanism: type[Mechanism], given: Mapping[str, Any]) -> Any:
+    """Return the settings that Python gives by keyword, checked: tuples, fractions and floats are taken as well.
+
+    >>> python_settings(mechanism_class("mallows-swap"), {"swap": ("county",), "epsilon": 0.5}).epsilon
+    Decimal('0.5')
+    """
+    from pydantic import ValidationError
+
+    from stirred.data.problems import PlanError
+
+    try:
+        return mechanism.settings_model.model_validate({key: _plain(value) for key, value in given.items()})
+    except ValidationError as error:
+        raise PlanError(_problems(error, mechanism.name, mechanism.settings_model, _InPlan())) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a plan would have it: exact numbers as text, a float by its shortest decimal."""
+    if value is None or isinstance(value, str | int | Decimal):
+        return value
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(each) for each in value]
+    return str(value)
 
 
 def _problems(error: ValidationError, name: str, model: type[Settings], words: Words) -> Iterator[Problem]:

@@ -34,7 +34,8 @@ def transparency(
     ``code`` is the package that made the release, with its version; ``exact`` says what is published exactly, and
     ``errors`` are the columns with errors of numbers.
     """
-    kept = [key for key in kind.settings_model.setting_names() if key not in settings]
+    model = kind.settings_model
+    kept = [key for key in model.setting_names() if key not in settings and model.mark(key, "internal")]
     stated = f"{number(len(settings), 'setting')} in specification.json, numbers exactly"
     inside = f"; kept inside: {', '.join(kept)}" if kept else ""
     seeded = "a seed: this is a test run, and whoever knows the seed can undo it"

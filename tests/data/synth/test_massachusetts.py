@@ -12,6 +12,7 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.data.synth.massachusetts import massachusetts_1940
 from stirred.inference.swap_moments import Moments, swapped_cell
+from stirred.spec.swap_budget import psa_sharp_epsilon
 
 # Table 1 of the paper: owned, rented, owned after one swap at 50%, rented after it.
 TABLE_1 = {
@@ -99,8 +100,10 @@ def test_the_loss_is_that_of_table_2(homes: pl.DataFrame) -> None:
     assert plan.strata.largest_live is not None
     assert plan.strata.largest_live.values == ("Massachusetts", 2)
     for rate, printed in (("1/100", 17.08), ("1/20", 15.43), ("1/10", 14.68), ("1/2", 12.48)):
-        assert float(plan.strata.epsilon(Fraction(rate))) == pytest.approx(printed, abs=0.01)
-    assert plan.epsilon == plan.strata.epsilon(Fraction(1, 2))
+        assert float(psa_sharp_epsilon(Fraction(rate), stratum=plan.strata.largest_size)) == pytest.approx(
+            printed, abs=0.01
+        )
+    assert plan.epsilon == psa_sharp_epsilon(Fraction(1, 2), stratum=plan.strata.largest_size)
 
 
 def test_the_synthetic_file_is_the_same_every_time(homes: pl.DataFrame) -> None:

@@ -17,14 +17,12 @@ from stirred.inference import cell_estimates as redrawn
 from stirred.inference.cell_estimates import Redrawn
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.conditioned.budget import redraw_kernel
-from stirred.mechanisms.swapping.conditioned.law import ConditionedKernel
-from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.conditioned.moments import ConditionedMoments
-from stirred.mechanisms.swapping.laws.counting import all_tables
+from stirred.mechanisms.records.laws.conditioned import ConditionedKernel, ConditionedSwap, redraw_kernel
+from stirred.mechanisms.records.laws.counting import all_tables
+from stirred.mechanisms.records.laws.moments import ConditionedMoments
 from stirred.spec.problems import StirredError
 from tests.inference.correction.test_unswap import CELL, MATCH, SWAP, rare_kinds, replicated, town
-from tests.mechanisms.swapping.sampling import swapped
+from tests.mechanisms.records.sampling import swapped
 
 UNIVERSES = [((3, 2), (2, 2, 1)), ((2, 2), (2, 2)), ((2, 1, 1), (1, 1, 1, 1)), ((2, 2, 1), (4, 1)), ((4, 4), (3, 3, 2))]
 RATES = ["1/20", "1/2", "4/5"]

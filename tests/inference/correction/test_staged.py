@@ -14,9 +14,9 @@ from stirred.inference.cell_estimates import estimated_staged
 from stirred.inference.swap_moments import crossed_strata, expected_error
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
+from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from tests.inference.correction.test_unswap import replicated, town
-from tests.mechanisms.swapping.sampling import swapped
+from tests.mechanisms.records.sampling import swapped
 
 FILES = [
     (["1a", "1b", "2a", "2b"], "xxyy"),

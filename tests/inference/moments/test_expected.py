@@ -14,7 +14,7 @@ from stirred.data.synth.massachusetts import massachusetts_1940
 from stirred.inference.swap_moments import Moments, expected_error, swapped_cell
 from stirred.mechanisms.contract.shown import mean_of_absolute_normal
 from stirred.utility.measures import measure
-from tests.mechanisms.swapping.sampling import swapped
+from tests.mechanisms.records.sampling import swapped
 
 CELL = ["county", "tenure"]
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from stirred.inference.swap_moments import Laws
+from stirred.mechanisms.records.laws.mallows import mallows_moved, mallows_weights
+from stirred.mechanisms.records.laws.shuffle import shuffle_moved, shuffle_weights
 from stirred.mechanisms.registry import mechanism_class
-from stirred.mechanisms.swapping.laws.moved import mallows_moved, shuffle_moved
-from stirred.mechanisms.swapping.mallows.law import mallows_weights
-from stirred.mechanisms.swapping.shuffle.mechanism import shuffle_weights
 from stirred.spec.swap_budget import derangements
-from tests.mechanisms.swapping.oracles import exact_kernel
+from tests.mechanisms.records.oracles import exact_kernel
 
 MOVED = {
     "mallows 1/3": (lambda n: mallows_moved(n, Fraction(1, 3)), lambda n: mallows_weights(n, Fraction(1, 3))),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.inference.swap_moments import swapped_cell
-from stirred.mechanisms.swapping.permutation.law import psa_law
+from stirred.mechanisms.records.laws.permutation import psa_law
 from tests.depth import examples
 
 UNIVERSES = [("ab", "xy"), ("aab", "xyy"), ("aabb", "xxyy"), ("aabc", "xyyz"), ("aaabb", "xxyyz"), ("aaabbb", "xxyyzz")]

@@ -12,7 +12,7 @@ from stirred.cli.main import run
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.advice.candidates import candidates
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 
 ROWS = range(240)
 # Twelve blocks in six tracts in three counties in one state; two postcodes to each county.

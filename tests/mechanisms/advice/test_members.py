@@ -10,8 +10,8 @@ import pytest
 from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
 from stirred.mechanisms.advice.members import relatives, stronger
-from stirred.mechanisms.swapping.conditioned import selected_shares
-from stirred.mechanisms.swapping.core.swap import Swap
+from stirred.mechanisms.records.engine import Swap
+from stirred.mechanisms.records.kernels import changed as selected_shares
 from stirred.utility.comparison import compare_mechanisms
 from tests.release.bundles import households
 

@@ -14,7 +14,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.synth.massachusetts import massachusetts_1940
 from stirred.mechanisms.advice.propose import Advice, propose, wishes_for
 from stirred.spec.problems import StirredError
-from tests.mechanisms.swapping.oracles import exact_moves
+from tests.mechanisms.records.oracles import exact_moves
 
 
 def homes(*strata: Mapping[str, int]) -> pl.DataFrame:

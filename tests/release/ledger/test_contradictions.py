@@ -13,7 +13,7 @@ import pytest
 
 from stirred import PermutationSwap
 from stirred.cli.main import run as command
-from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
+from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
@@ -84,7 +84,7 @@ def test_a_swap_that_publishes_what_a_response_protects_is_told_in_the_total(
 
 def test_a_response_beside_another_response_is_contradicted_by_nothing(ledger: Ledger) -> None:
     ledger.add(request(specification=promised(RESPONSE)))
-    ledger.add(request(specification=promised(replace(RESPONSE, rate="1/3"))))
+    ledger.add(request(specification=promised(RESPONSE.with_settings(rate="1/3"))))
     found = ledger.total()
     assert found.contradicted == ()
     assert found.specification is not None
@@ -113,7 +113,7 @@ def test_a_plan_that_was_run_twice_is_not_the_one_run(ledger: Ledger) -> None:
     assert total is not None
     assert not any("the one run" in line for line in total.assumptions)
     assert total.budget.realised == 2 * promised(PLAIN).budget.realised
-    other = promised(replace(PLAIN, rate="1/3"))
+    other = promised(PLAIN.with_settings(rate="1/3"))
     ledger.add(request(specification=other, parameters={"mechanism": {"rate": "1/3"}}, inputs={"households": "a"}))
     kept = ledger.total().specification
     assert kept is not None
@@ -133,8 +133,10 @@ def test_only_runs_that_were_drawn_for_the_same_file_are_runs_of_one_plan(ledger
 
 def test_a_plan_is_the_same_however_its_settings_are_written(ledger: Ledger) -> None:
     ledger.add(run_of(PLAIN))
-    ledger.add(run_of(replace(PLAIN, rate="50%"), settings={"rate": "50%"}))
-    ledger.add(run_of(replace(PLAIN, hold=["size", "tenure"]), settings={"rate": "0.5", "hold": ["size", "tenure"]}))
+    ledger.add(run_of(PLAIN.with_settings(rate="50%"), settings={"rate": "50%"}))
+    ledger.add(
+        run_of(PLAIN.with_settings(hold=["size", "tenure"]), settings={"rate": "0.5", "hold": ["size", "tenure"]})
+    )
     (one,) = ledger.total().contradicted
     assert one.entries == one.by == (1, 2, 3)
 

@@ -19,10 +19,9 @@ from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.advice.members import plain_swap
 from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.protocol import Choice
-from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.doubts.promise import empty_promise, similar_in_roles
-from stirred.mechanisms.swapping.doubts.revealing import told
-from stirred.mechanisms.swapping.doubts.telling import LOOKS_INSIDE
+from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles, told
+from stirred.mechanisms.records.plan import SwapPlan
+from stirred.mechanisms.records.telling import LOOKS_INSIDE
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -31,7 +30,7 @@ from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem
 from stirred.spec.rows import Row
-from stirred.spec.swap_budget import rate_not_above, smallest_psa_epsilon
+from stirred.spec.swap_budget import psa_sharp_epsilon, rate_not_above, smallest_psa_epsilon
 
 RATES = (Fraction(1, 20), Fraction(1, 2))
 CHOOSING: Final = (
@@ -241,11 +240,11 @@ def _candidate(plan: SwapPlan, geography: Hierarchy, *, rates: Sequence[Fraction
     return Candidate(
         match=plan.universe.match,
         swap=plan.universe.swap,
-        strata=len(strata.table),
-        live=len(strata.live),
+        strata=strata.count,
+        live=int(strata.live.sum()),
         largest=size,
         largest_values=largest.values if largest else (),
-        epsilons=tuple((rate, strata.epsilon(rate)) for rate in rates),
+        epsilons=tuple((rate, psa_sharp_epsilon(rate, stratum=strata.largest_size)) for rate in rates),
         least=least,
         wanted=epsilon,
         reaching=reaching,

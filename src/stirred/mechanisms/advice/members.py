@@ -15,14 +15,12 @@ import polars as pl
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Stronger, share_changed
-from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
-from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap
-from stirred.mechanisms.swapping.core.swapping import Swapping
-from stirred.mechanisms.swapping.mallows.budget import mallows_epsilon
-from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
-from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
-from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
+from stirred.mechanisms.records.engine import RatedSwap, Swap
+from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
+from stirred.mechanisms.records.laws.mallows import MallowsSwap, mallows_epsilon
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
+from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
+from stirred.mechanisms.records.plan import SwapPlan
 from stirred.spec.exact import Exact, exact
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import smallest_psa_rate
@@ -89,7 +87,7 @@ class MemberSettings:
         if isinstance(swap, RatedSwap):
             return swap.losses(self.plan, [Fraction(swap.rate)])[0][1]
         assert isinstance(swap, MallowsSwap)
-        return mallows_epsilon(swap.weight)
+        return mallows_epsilon(swap.swap_law.weight)
 
     def areas(self, step: int) -> pl.DataFrame:
         """Return for each combination of swap values its records and the share that is expected to change."""
@@ -114,11 +112,11 @@ def areas_changed(swap: Swap, plan: SwapPlan) -> pl.DataFrame:
     """Return what a swap would change in each area, given any swap's plan for the same strata."""
     if isinstance(swap, ConditionedSwap):  # whom it moves is whom it changes, and follows from the margins alone
         return swap.areas_changed(plan)
-    moved = plan.strata.with_shares(swap.moved_shares(plan.strata, plan.swap))
+    moved = plan.strata.with_shares(swap.swap_law.moved(plan.strata, plan.swap))
     return swap.areas_changed(replace(plan, strata=moved))
 
 
-def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapping]]:
+def relatives(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
     """Return the members of the family at an equal share of changed records, or at an equal loss, as ``swap``.
 
     ``equal`` is ``changed`` or ``epsilon``. Members that cannot reach it are left out.
@@ -142,9 +140,11 @@ def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapp
     areas = swap.areas_changed(plan)
     assert areas is not None  # without a response
     wanted = share_changed(areas)
-    found: list[tuple[str, Swapping]] = []
+    found: list[tuple[str, Swap]] = []
     for name, made in MEMBERS.items():
-        if swap.member == name or (swap.member != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))):
+        if swap.swap_law.name == name or (
+            swap.swap_law.name != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))
+        ):
             found.append((name, swap))
         elif equal == "epsilon":
             found += [(name, one) for one in _at_loss(name, roles, plan)]
@@ -173,7 +173,7 @@ def stronger(mechanism: Any, plan: Any) -> Stronger | None:
         return None
     roles = {name: getattr(mechanism, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
     found = []
-    for name in [each for each in MEMBERS if each != mechanism.member]:
+    for name in [each for each in MEMBERS if each != mechanism.swap_law.name]:
         member = MemberSettings(name=name, roles=roles, plan=plan)
         step = member.first(lambda step, member=member: member.changed(step) >= wanted)  # type: ignore[misc]
         if step is not None:
@@ -190,10 +190,10 @@ def _at_loss(name: str, roles: dict[str, Any], plan: SwapPlan) -> list[Swap]:
     swap = MEMBERS[name](roles, Fraction(1, 2))
     assert isinstance(swap, RatedSwap)
     try:
-        return [replace(swap, rate=swap.rate_reaching(plan, plan.epsilon))]
+        return [swap.with_settings(rate=swap.rate_reaching(plan, plan.epsilon))]
     except StirredError:
         return []  # no rate of this member reaches the loss
 
 
-def _rate(swap: Swapping) -> Fraction:
+def _rate(swap: Swap) -> Fraction:
     return Fraction(getattr(swap, "rate", Fraction(1, 2)))

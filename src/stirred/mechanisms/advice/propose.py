@@ -21,8 +21,8 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
 from stirred.mechanisms.advice.members import MEMBERS, MemberSettings, plain_swap
 from stirred.mechanisms.protocol import Advised, Grid, share_changed, smallest_area
-from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swap import Swap
+from stirred.mechanisms.records.engine import Swap
+from stirred.mechanisms.records.plan import SwapPlan
 from stirred.spec.document import number_out, to_document
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -21,6 +21,24 @@ from stirred.spec.rows import Row
 if TYPE_CHECKING:
     from stirred.data.microdata import Microdata
     from stirred.mechanisms.protocol import Mechanism
+
+
+# ---- a swap before tables -----------------------------------------------------------------------------------
+
+
+class Exchange(NamedTuple):
+    """A swap whose permutation of the records is drawn by the sizes of its strata alone, whatever the records hold.
+
+    ``of`` are the columns that are exchanged between records with equal values ``within``. Noise on tables of the
+    swapped file then has a promise of its own (swapping theory R15).
+    """
+
+    within: tuple[str, ...]
+    of: tuple[str, ...]
+
+    def crosses(self, columns: Collection[str]) -> bool:
+        """Say whether a table of these columns crosses exchanged with held ones: the swap changes no other table."""
+        return bool({*columns} & {*self.of}) and not {*columns} <= {*self.of, *self.within}
 
 
 # ---- a rate that decides the loss -------------------------------------------------------------------------

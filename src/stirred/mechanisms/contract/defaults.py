@@ -11,12 +11,13 @@ import polars as pl
 
 from stirred.data.problems import bad_plan
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
-from stirred.mechanisms.contract.abilities import Adviser
+from stirred.mechanisms.contract.abilities import Adviser, Exchange
 from stirred.mechanisms.contract.cells import CellLaw, NumberMoved, RedrawnStratum
 from stirred.mechanisms.contract.plan import SAMPLED
 from stirred.mechanisms.contract.release import RECORDS, Check, Frames, PublicFile, Release, Table, Written
 from stirred.mechanisms.contract.settings import Settings
 from stirred.mechanisms.contract.shown import ExpectedError, Headline, Section, Typical
+from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import Exact
 
 if TYPE_CHECKING:
@@ -76,6 +77,17 @@ class Defaults:
     def coded_columns(self) -> Sequence[str]:
         """Return the columns in which a missing value may be a code of its own, where a plan says so."""
         return ()
+
+    # ---- before another mechanism
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Return which columns are exchanged within which strata, where the sizes of these alone decide the law."""
+        return None
+
+    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
+        """Return the records after the draw, for a mechanism that publishes none of them; ``exchange`` says which."""
+        raise bad_plan(f"{self.name} is not a swap within strata", where="after", remedy="name a swap, or leave it out")
 
     # ---- around the draw
 

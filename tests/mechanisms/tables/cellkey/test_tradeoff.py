@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stirred.audit.exhaustive import audit
-from stirred.mechanisms.swapping import PermutationSwap
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.law import SmallTables
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey

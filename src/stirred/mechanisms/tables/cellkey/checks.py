@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -14,7 +13,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.doubts import repeated_ids
-from stirred.mechanisms.protocol import Mechanism, settings_doubts
+from stirred.mechanisms.protocol import settings_doubts
 from stirred.mechanisms.tables.cellkey.keys import whole_keys
 from stirred.mechanisms.tables.cellkey.perturbed import identified, summed
 from stirred.spec.doubts import Doubt, nothing_promised
@@ -50,24 +49,6 @@ def check_settings(mechanism: CellKey) -> None:
     ):  # fmt: skip
         if wrong:
             raise bad_plan(what, where=where, remedy=remedy)
-
-
-def holding_only_used(mechanism: CellKey, inner: Any) -> Mechanism:
-    """Return the swap of the columns that tables use: the others leave in no file, and its promise is not about them.
-
-    What it does to a record depends on matched and swapped columns, and on those that its other settings name.
-    """
-    if not {"swap", "hold"} <= {*inner.settings_model.model_fields}:
-        return cast(Mechanism, inner)
-    rules = [name for rule in getattr(inner, "rates", ()) for name in rule if name != "rate"]
-    used = dict.fromkeys([*mechanism.published_columns, *rules, getattr(inner, "respond", None)])
-    held = tuple(name for name in used if name is not None and name not in (*inner.swap, *inner.matched))
-    if inner.hold is not None and not {*held} <= {*inner.hold}:
-        return cast(Mechanism, inner)  # refused by the plan: a table needs what is not released
-    if not held:
-        what = f"no table has more than the matched and swapped variables: {inner.title} changes none of their counts"
-        raise bad_plan(what, where="after", remedy="cross a swapped variable with another one, or leave after out")
-    return replace(inner, hold=held)
 
 
 def check(mechanism: CellKey, data: Any) -> None:

@@ -29,6 +29,7 @@ from stirred.mechanisms.protocol import (
     Table,
     TooLargeError,
 )
+from stirred.mechanisms.tables.after import mechanism_before
 from stirred.mechanisms.tables.cellkey import checks, evidence
 from stirred.mechanisms.tables.cellkey import law as small
 from stirred.mechanisms.tables.cellkey import plan as pages
@@ -128,11 +129,7 @@ class CellKey(Mechanism):
         if isinstance(self.magnitude, Mapping):
             put(self, "magnitude", Magnitude.of(self.magnitude))
         if self.after is not None:
-            from stirred.mechanisms import registry
-
-            own = {key: value for key, value in self.after.items() if key != "name"}
-            name = registry.full_name(str(self.after.get("name", registry.DEFAULT)), where="after")
-            put(self, "inner", checks.holding_only_used(self, registry.build(name, {"unit": self.unit, **own})))
+            put(self, "inner", mechanism_before(self.after, unit=self.unit, published=self.published_columns))
         checks.check_settings(self)
 
     @classmethod

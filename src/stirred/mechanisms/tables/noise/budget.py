@@ -47,6 +47,7 @@ class Measure:
     of_persons: bool = False
     added_up: Sum | None = None
     kept: Margins = ()
+    doubled: bool = False  # a swap comes before that makes two changed records of one
 
     @property
     def counts(self) -> Hashable:
@@ -72,6 +73,11 @@ class Measure:
             one, other = self.kept
             return tuple(math.prod(inside[name] for name in side) for side in (one - other, other - one))
         return tuple(math.prod(n for name, n in inside.items() if name not in kept) for kept in self.kept)
+
+    @property
+    def loss_alone(self) -> Fraction:
+        """Return what its noise would lose without the swap before it."""
+        return self.loss / 2 if self.doubled else self.loss
 
     @property
     def cell(self) -> CellLaw:

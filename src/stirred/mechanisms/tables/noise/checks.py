@@ -60,12 +60,54 @@ def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
         elif added_up is not None and added_up.low >= added_up.high:
             what = f"the bounds {added_up.low} and {added_up.high} leave nothing to add up"
             yield Problem(what=what, where=where, remedy="write low below high")
+    if mechanism.inner is not None:
+        yield from _swap_problems(mechanism)
     if mechanism.consistent and len(mechanism.wanted) < 2 and not mechanism.keep:
         what = "there is one table, and nothing that it must agree with"
         yield Problem(what=what, where="consistent", remedy="leave it out, or publish more tables")
     if mechanism.rounded == 1 and not mechanism.consistent:
         what = "counts with noise are whole numbers already"
         yield Problem(what=what, where="rounded", remedy="leave it out, or round to multiples such as 5")
+
+
+def _swap_problems(mechanism: NoisyTables) -> Iterator[Problem]:
+    """Yield what is not covered by the theorem on noise after a swap (R15)."""
+    assert mechanism.inner is not None
+    swapped = mechanism.swapped
+    if swapped is None:
+        what = f"the sizes of strata alone do not decide what {mechanism.inner.name} does, and nothing is proven of it"
+        remedy = "name a permutation swap with rates that match variables decide, a Mallows swap or a shuffle swap"
+        yield Problem(what=what, where="after", remedy=remedy)
+        return
+    if mechanism.gaussian:
+        remedy = 'write noise = "laplace" and epsilon'
+        yield Problem(what="after a swap a promise is proven for laplace noise alone", where="noise", remedy=remedy)
+    for where, given in (("keep", mechanism.keep), ("persons", mechanism.persons)):
+        if given:
+            what = "after a swap nothing is proven of it"
+            yield Problem(what=what, where=where, remedy="leave it out, or leave the swap out")
+    for each in mechanism.wanted:
+        if {*each.columns} <= {*swapped.within}:
+            what = "its counts are published exactly, being sizes of strata: noise would be spent for nothing"
+            remedy = "leave the table out, or cross it with a swapped or a held variable"
+            yield Problem(what=what, where=f"table '{each.title}'", remedy=remedy)
+
+
+def _check_before(mechanism: NoisyTables, data: Microdata) -> None:
+    """Refuse persons, and tables of columns that the swap before does not have."""
+    assert mechanism.inner is not None
+    if data.persons is not None:
+        what = "persons are given, and a household that is swapped may change as many cells as it has persons"
+        remedy = "leave the file of persons out, or the swap (after)"
+        raise bad_plan(f"{what}: no noise of fixed size covers that", where="persons", remedy=remedy)
+    mechanism.inner.check(data)
+    hold = getattr(mechanism.inner, "hold", None)
+    assert mechanism.swapped is not None
+    known = (*mechanism.swapped.within, *mechanism.swapped.of, *(hold or ()))
+    for each in mechanism.wanted:
+        if hold is not None and (other := [name for name in each.columns if name not in known]):
+            what = f"no swapped or held column {listed(other)}"
+            raise bad_plan(what, where=f"table '{each.title}'", remedy=f"there are {listed(known)}")
 
 
 def check(mechanism: NoisyTables, data: Any) -> None:
@@ -101,6 +143,8 @@ def check(mechanism: NoisyTables, data: Any) -> None:
     if problems:
         raise DataError(problems)
     keeping(mechanism.keep, data.variables)
+    if mechanism.inner is not None:
+        _check_before(mechanism, data)
 
 
 def check_draw(measure: Measure, *, values: int) -> None:

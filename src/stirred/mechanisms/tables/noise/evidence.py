@@ -33,7 +33,9 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
     Whether the drawn numbers follow their law no file can show.
     """
     refuse_records(written.public)
-    counted = mechanism.counted(data, plan)
+    file = release.internal.get("swapped", data)
+    _check_swapped(mechanism, data, file)
+    counted = mechanism.counted(file, plan)
     kept = {frame["table"][0]: frame for frame in map(read_frame, sorted((written.internal / "noise").iterdir()))}
     for title, true in counted.items():
         if kept[title]["true"].to_list() != true.tolist():
@@ -54,6 +56,18 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
         result = "the true numbers with the noise drawn; the rest follows from them"
         checks.append(Check(what=f"{each.title}: every declared cell, once", cells=found.height, result=result))
     return checks
+
+
+def _check_swapped(mechanism: NoisyTables, data: Microdata, file: Microdata) -> None:
+    """Raise if a swap before the tables changed more than it exchanges: match x swap, and everything that is held."""
+    swapped = mechanism.swapped
+    if swapped is None:
+        return
+    held = [name for name in file.households.columns if name not in swapped.of]
+    for names in ([*swapped.within, *swapped.of], held):
+        before, after = (each.households.group_by(names).len().sort(names) for each in (data, file))
+        if not before.equals(after, null_equal=True):
+            raise failed(f"the table {' x '.join(names)} of the swapped file differs from the input")
 
 
 def _check_kept(measure: Measure, noise: npt.NDArray[np.int64]) -> None:
@@ -78,6 +92,9 @@ def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, writte
 
 def audit_published(kind: type[NoisyTables], bundle: BundleFiles, found: Findings) -> None:
     """Rebuild the mechanism from specification.json and the tables themselves, and audit as if it were stated."""
+    for _, place, frame, by in bundle.tables():
+        if not by and "sum" not in frame.columns:
+            found.bad("it has no variables", where=place)
     try:
         stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
         tables = [by for _, _, frame, by in bundle.tables() if "sum" not in frame.columns]
@@ -114,7 +131,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
         return
     own = {title: tables[key] for title, key in keys.items()}
     _audit_numbers(mechanism, measures, own, found, total=_number_of_records(bundle))
-    _audit_kept(bundle, measures, {title: frame for title, (_, frame, _) in own.items()}, found)
+    _audit_kept(bundle, mechanism, measures, {title: frame for title, (_, frame, _) in own.items()}, found)
     found.unchecked.append(
         "whether the numbers are those of the file and the noise is of the stated law: both are confidential "
         "(internal/noise has them)"
@@ -199,9 +216,19 @@ def _close(said: pl.Series, again: pl.Series) -> bool:
 
 
 def _audit_kept(
-    bundle: BundleFiles, measures: Sequence[Measure], tables: Mapping[str, pl.DataFrame], found: Findings
+    bundle: BundleFiles,
+    mechanism: NoisyTables,
+    measures: Sequence[Measure],
+    tables: Mapping[str, pl.DataFrame],
+    found: Findings,
 ) -> None:
-    """Compare what is published exactly with the tables whose noise keeps it."""
+    """Compare what is published exactly with the settings, and with the tables whose noise keeps it."""
+    if [*mechanism.exact_titles()] and bundle.invariants is not None:
+        columns = {"table", "count", *(name for _, by in mechanism.exact_titles() for name in by)}
+        titles = {title for title, _ in mechanism.exact_titles()}
+        if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != titles:
+            found.bad("it is not what the specification fixes", where="public/invariants.parquet")
+            return
     inside = [each for each in measures if each.kept]
     if not inside or bundle.invariants is None:
         return

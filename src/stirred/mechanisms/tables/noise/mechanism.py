@@ -21,6 +21,7 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
+    Exchange,
     ExpectedError,
     Frames,
     Mechanism,
@@ -31,6 +32,7 @@ from stirred.mechanisms.protocol import (
     Written,
     as_parts,
 )
+from stirred.mechanisms.tables.after import mechanism_before
 from stirred.mechanisms.tables.cells import (
     Values,
     declared_cells,
@@ -78,6 +80,11 @@ ASSUMPTIONS: Final = (
 GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the 2020 US Census"
 LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 COMPOSED: Final = "composition (section 2.5 of the dissertation)"
+AFTER: Final = "R15, noise after a swap (docs/theory/swapping-family.md)"
+BEFORE: Final = (
+    "of the records after {title} nothing is published but these tables; its rates and its match and swap variables "
+    "were fixed beforehand"
+)
 INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
 
 
@@ -100,7 +107,8 @@ class NoisyTables(Mechanism):
 
     ``rho`` (Gaussian noise, zCDP) or ``epsilon`` (Laplace noise) is the loss of all tables together, for one changed
     unit. It is split evenly, by ``shares``, or by the ``precision`` that tables must have. Every number comes with its
-    variance and an interval from the exact law. ``keep`` names counts that stay exact.
+    variance and an interval from the exact law. ``keep`` names counts that stay exact. With ``after``, a swap within
+    strata, tables are counted from the swapped file, and the sizes of its strata stay exact (R15).
 
     >>> homes = pl.DataFrame({"county": list("ABAB"), "tenure": list("oorr")})
     >>> noisy = NoisyTables(tables=[["county", "tenure"]], rho="1/2", values={"county": "ABC", "tenure": "or"})
@@ -127,6 +135,7 @@ class NoisyTables(Mechanism):
     values: Values = field(default_factory=dict)
     keep: Sequence[str] = ()
     persons: int | None = None
+    after: Mapping[str, Any] | None = None
     confidence: Number = "95%"
     consistent: bool = False
     rounded: int = 0
@@ -134,6 +143,7 @@ class NoisyTables(Mechanism):
     unit: str = "household"
     settings_from: str | None = None
     taken: Sequence[str] = field(default=(), compare=False, repr=False)  # variables whose values a codebook declares
+    inner: Mechanism | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         def become(name: str, value: Any) -> None:
@@ -145,9 +155,17 @@ class NoisyTables(Mechanism):
         become("sums", as_parts(Sum, self.sums, where="sums"))
         become("precision", as_parts(Precision, self.precision, where="precision"))
         become("confidence", confidence_of(self.confidence, where="confidence"))
+        if self.after is not None:
+            columns = [*dict.fromkeys(name for each in self.wanted for name in each.columns)]
+            become("inner", mechanism_before(self.after, unit=self.unit, published=columns))
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.measures()  # so that a budget that cannot be split is told before any file is read
+
+    @property
+    def swapped(self) -> Exchange | None:
+        """Return what the swap before the tables exchanges, and within which strata."""
+        return None if self.inner is None else self.inner.exchange
 
     @property
     def gaussian(self) -> bool:
@@ -191,10 +209,12 @@ class NoisyTables(Mechanism):
             persons = self.persons if {*each.columns} & {*of_persons} else None
             own = tuple(declared.get(name, 2) for name in each.variables)
             one, square = changes(persons=persons, added_up=each.added_up, cells=math.prod(own))
+            crossed = self.swapped is not None and self.swapped.crosses(each.columns)
+            one, square = (2 * one, 4 * square) if crossed else (one, square)  # two changed records of one (R15)
             asked.append(
                 Measure(
                     **each._asdict(), sizes=own, one=one, square=square, gaussian=self.gaussian,
-                    of_persons=persons is not None,
+                    of_persons=persons is not None, doubled=crossed,
                 )
             )  # fmt: skip
         inside = [*with_kept(asked, keeping(self.keep))]
@@ -202,7 +222,7 @@ class NoisyTables(Mechanism):
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         """Return the mechanism with the values that the variables of its tables can take, where it has none itself."""
-        values = values_of_tables(codebook, {*self.coded_columns})
+        values = values_of_tables(codebook, {*self.cell_variables})
         if missing_as == "code":
             values = {name: [MISSING_CODE if v is None else v for v in own] for name, own in values.items()}
         return replace(
@@ -215,8 +235,15 @@ class NoisyTables(Mechanism):
 
     @property
     def coded_columns(self) -> Sequence[str]:
+        """Return the variables of the tables and of what is kept, and those by which a swap before exchanges."""
+        before = () if self.swapped is None else (*self.swapped.within, *self.swapped.of)
+        return [*dict.fromkeys((*self.cell_variables, *before))]
+
+    @property
+    def cell_variables(self) -> Sequence[str]:
         """Return the variables of the tables and of what is kept: every value of theirs must be declared."""
-        return [*dict.fromkeys(n for _, by in (*(w[:2] for w in self.wanted), *self.kept_titles()) for n in by)]
+        kept = [by for _, by in self.kept_titles()] if self.swapped is None else []
+        return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
 
     @property
     def in_words(self) -> str:
@@ -228,9 +255,10 @@ class NoisyTables(Mechanism):
             split = "by precision and shares" if self.precision else "by shares" if self.shares else "evenly"
             budget = f"{self.letter} {self.total} in all, split {split}"
         kept = f", drawn so that {' and '.join(self.keep)} stay exact" if self.keep else ""
+        before = "" if self.inner is None else f" of the records after {self.inner.title}"
         return (
-            f"Noisy tables: {law} noise on every declared cell of the tables {titles}{kept}; {budget}, for one changed "
-            f"{self.unit} (bounded neighbours). No records are published."
+            f"Noisy tables: {law} noise on every declared cell of the tables {titles}{before}{kept}; {budget}, for one "
+            f"changed {self.unit} (bounded neighbours). No records are published."
         )
 
     def setting_in_words(self, epsilon: Exact) -> str:
@@ -243,7 +271,7 @@ class NoisyTables(Mechanism):
         """Return the tables with their noise, the loss, and what speaks against it; nothing random happens."""
         data = as_microdata(data)
         self.check(data)
-        names = self.coded_columns
+        names = self.cell_variables
         declared = declared_columns(names, self.values, {name: column_of(data, name) for name in names})
         of_persons = data.person_variables
         measures = self.measures(of_persons=of_persons, sizes={name: len(own) for name, own in declared.items()})
@@ -253,9 +281,10 @@ class NoisyTables(Mechanism):
                 checks.check_draw(each, values=data.households.height * (self.persons or 1))
                 each.cell.half_width(self.sure)
         cells = {each.title: declared_cells(each.variables, declared) for each in measures}
-        used = [*dict.fromkeys([*names, *(each.column for each in self.sums)])]
+        exact = [*dict.fromkeys(name for _, by in self.exact_titles() for name in by)]
+        used = [*dict.fromkeys([*names, *(each.column for each in self.sums), *self.coded_columns])]
         shown = {
-            "households": [name for name in data.households.columns if name in names],
+            "households": [name for name in data.households.columns if name in (*names, *exact)],
             "persons": [name for name in of_persons if name in names],
         }
         specification = self.specification(
@@ -265,27 +294,38 @@ class NoisyTables(Mechanism):
             post_imputation=after_imputation(data.stage, data.post_imputation),
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
-        kept = {title: declared_cells(by, declared) for title, by in self.exact_titles()}
+        kept = {title: self._exact_cells(by, declared, data) for title, by in self.exact_titles()}
         plan = NoisePlan(
             origin=PlanOrigin(self, data),
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
             confidence=self.sure,
+            alone=None if self.inner is None else sum((each.loss_alone for each in measures), Fraction(0)),
             shown=shown,
             after=published.after_in_words(self),
             dropped=columns_beside(data, used),
         )
         return replace(plan, doubts=tuple(checks.doubts(self, data, plan))) if doubts else plan
 
+    def _exact_cells(self, by: Sequence[str], declared: Mapping[str, pl.Series], data: Microdata) -> pl.DataFrame:
+        """Return the cells of what is published exactly: of strata those that occur, which is fixed."""
+        if self.swapped is None:
+            return declared_cells(by, declared)
+        return data.households.select(by).unique().sort(by) if by else pl.DataFrame()
+
     def kept_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the margins that are published exactly, with their names."""
-        for margin in keeping(self.keep):
+        """Yield the margins that are published exactly, with their names: of a swap before the sizes of the strata."""
+        margins = keeping(self.keep) if self.swapped is None else (frozenset(self.swapped.within),)
+        for margin in margins:
             yield " x ".join(sorted(margin)) or "total", tuple(sorted(margin))
 
     def exact_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield what is in ``invariants``: the margins, or where tables must agree with it the number of records."""
-        yield from self.kept_titles() if self.keep or not self.consistent else [("total", ())]
+        kept = [*self.kept_titles()]
+        yield from kept
+        if self.consistent and not self.keep and ("total", ()) not in kept:
+            yield "total", ()
 
     def specification(
         self,
@@ -323,9 +363,14 @@ class NoisyTables(Mechanism):
                 output_premetric=ZCDP if self.gaussian else PURE,
             ),
             budget=Budget(policy=policy),
-            assumptions=ASSUMPTIONS,
+            assumptions=(*ASSUMPTIONS, *(() if self.inner is None else (BEFORE.format(title=self.inner.title),))),
             relies_on=(ONE_RUN,),
-            theorem=(GAUSSIAN if self.gaussian else LAPLACE, COMPOSED, *((INSIDE,) if kept else ())),
+            theorem=(
+                GAUSSIAN if self.gaussian else LAPLACE,
+                COMPOSED,
+                *((INSIDE,) if kept else ()),
+                *(() if self.inner is None else (AFTER,)),
+            ),
             settings_from=self.settings_from,
             alone=(ALONE,),
         )
@@ -343,7 +388,8 @@ class NoisyTables(Mechanism):
         from stirred.mechanisms.tables.noise.draw import drawn_noise
 
         microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        true = self.counted(microdata, plan)
+        counted = self._swapped_file(microdata, plan, entropy)
+        true = self.counted(counted, plan)
         noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
         noisy = {title: true[title] + noise[title] for title in noise}
         tables = published.published(self, plan.measures, plan.cells, noisy, total=microdata.households.height)
@@ -352,7 +398,7 @@ class NoisyTables(Mechanism):
         drawn = {
             title: with_numbers(plan.cells[title], {"true": true[title], "noise": noise[title]}) for title in noise
         }
-        for title, cut in self.counted(microdata, plan, cut=True).items():  # stays inside, as the true numbers do
+        for title, cut in self.counted(counted, plan, cut=True).items():  # stays inside, as the true numbers do
             drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
         parts: dict[str, Any] = {published.file_of(m): (lambda t=tables[m.title]: [t]) for m in plan.measures}
         if [*self.exact_titles()]:
@@ -360,8 +406,15 @@ class NoisyTables(Mechanism):
         return Release(
             public=Frames(parts, convert=like(data)),
             specification=promised,
-            internal={"plan": plan, "drawn": drawn},
+            internal={"plan": plan, "drawn": drawn, **({} if self.inner is None else {"swapped": counted})},
         )
+
+    def _swapped_file(self, data: Microdata, plan: NoisePlan, entropy: Entropy) -> Microdata:
+        """Return the file that tables are counted from: after a swap the swapped one, which stays inside."""
+        if self.inner is None:
+            return data
+        names = [name for name in data.households.columns if name in plan.specification.domain.columns]
+        return Microdata(households=self.inner.swapped_file(data, entropy.child("before")).select(names))
 
     def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
         """Return the true numbers of every table, of the persons that count; or of sums how many values were cut."""
@@ -385,6 +438,9 @@ class NoisyTables(Mechanism):
     def warm(self) -> None:
         """Load what the draw needs."""
         import stirred.randomness.noise_kernel  # noqa: F401
+
+        if self.inner is not None:
+            self.inner.warm()
 
     def premises(self, plan: NoisePlan) -> Mapping[str, str]:
         """Return a checksum of the cells, by which the noise is addressed."""
@@ -411,7 +467,7 @@ class NoisyTables(Mechanism):
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns of the one file beside the tables, where anything is exact."""
         margins = {name for _, by in self.exact_titles() for name in by}
-        return {"invariants": margins | {"table", "count"}} if self.keep or self.consistent else {}
+        return {"invariants": margins | {"table", "count"}} if [*self.exact_titles()] else {}
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
         """Keep the true numbers and the noise."""
@@ -423,8 +479,8 @@ class NoisyTables(Mechanism):
 
     @property
     def no_closed_form(self) -> str:
-        """Return nothing: the error is that of the noise."""
-        return ""
+        """Return nothing where the error is that of the noise alone."""
+        return "" if self.inner is None else "the errors of a swap and of noise together have no closed form here"
 
     def expected_error(
         self,
@@ -436,6 +492,8 @@ class NoisyTables(Mechanism):
         key: str | None = None,
     ) -> ExpectedError:
         """Return the error to expect: the variance of the noise, and of persons those who are not counted."""
+        if self.inner is not None:
+            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
         if source == "margins":
             what = "the error of the noise is the same whatever the counts are, and the plan says it (--verbose)"
             raise bad_plan(what, where="--expect-from", remedy="leave it out, or name another file")

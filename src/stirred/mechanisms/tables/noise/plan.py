@@ -28,6 +28,7 @@ class NoisePlan(Plan):
     measures: tuple[Measure, ...]
     cells: Mapping[str, pl.DataFrame] = field(repr=False)
     confidence: Fraction
+    alone: Fraction | None = None  # what the same noise would lose without the swap before it
     shown: Mapping[str, Sequence[str]]
     after: str
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
@@ -67,6 +68,25 @@ class NoisePlan(Plan):
         return f"{self.specification.budget.policy}, {self.relation}; losses of tables add up"
 
     @property
+    def also_promised(self) -> str:
+        """Say after a swap what it did to the noise, and what holds between closer files; nothing else is."""
+        if self.alone is None:
+            return ""
+        budget, alone = self.specification.budget, exact(self.alone).shown()
+        weakened = (
+            f"The noise alone, on tables of the file as it is, would promise {alone} where this release promises "
+            f"{budget.shown}: swapping first can weaken the noise's own guarantee, because a record that changes both "
+            "what is held and what is swapped becomes two changed records after the swap. "
+            if budget.realised > exact(self.alone)
+            else ""
+        )
+        return (
+            f"The loss of the specification is the one to rely on. {weakened}Between files that moreover agree on all "
+            f"that is held, or on match x swap, it is at most {alone}; between files that agree on both at most the "
+            "smaller of that and of the swap's own loss. This release neither keeps nor publishes these counts."
+        )
+
+    @property
     def facts(self) -> tuple[Fact, ...]:
         """Return each table with its loss and noise, and what is done to them afterwards."""
         letter = self.specification.output_premetric.parameter.removesuffix("2")
@@ -88,6 +108,7 @@ class NoisePlan(Plan):
         return (
             *(Fact(label="noise", sentence=sentence) for sentence, _ in found),
             Fact(values={"noisy_tables": tables, "confidence": str(self.confidence)}),
+            *([] if self.alone is None else [Fact(values={"noise_alone": str(self.alone)})]),
             *([Fact(label="after", sentence=self.after)] if self.after else []),
         )
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Grid, PublicFile, Section, Table, Typical
+from stirred.mechanisms.protocol import Block, Grid, PublicFile, Section, Table, Typical
 from stirred.mechanisms.tables.cells import with_numbers
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.mechanisms.tables.noise.estimate import Estimates, consistent
@@ -109,7 +109,8 @@ def noisy_files(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> lis
 def table_in_words(mechanism: NoisyTables, table: Table, data: Microdata, plan: NoisePlan) -> str:
     """Say how far off a table may be."""
     measure = next(each for each in plan.measures if each.title == table.title)
-    return f"with noise, ±{measure.cell.half_width(plan.confidence):,} with {float(100 * plan.confidence):g}%"
+    swapped = "after a swap, " if measure.doubled else ""
+    return f"{swapped}with noise, ±{measure.cell.half_width(plan.confidence):,} with {float(100 * plan.confidence):g}%"
 
 
 def after_in_words(mechanism: NoisyTables) -> str:
@@ -137,9 +138,15 @@ def after_in_words(mechanism: NoisyTables) -> str:
 def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
     """Return what a reader of the tables must know, from public facts alone."""
     percent = f"{float(100 * plan.confidence):g}%"
-    lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if mechanism.keep else []
+    exact = mechanism.keep or mechanism.inner is not None
+    lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if exact else []
     sums = [each for each in plan.measures if each.added_up is not None]
     bounded = " (of a sum: that of the bounded values)" if sums else ""
+    if mechanism.inner is not None:
+        lines.append(
+            f"True numbers are here those after {mechanism.inner.title}, which is not undone: it draws tables that "
+            "cross exchanged with held variables towards independence."
+        )
     lines += [
         f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; `variance` "
         f"is the variance of the noise. From `low` to `high` is an interval of {percent} by the exact law of "
@@ -164,7 +171,7 @@ def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[s
     return [
         Typical(
             table=each.title, cells=each.cells, error=float(each.cell.variance) ** 0.5,
-            within=each.cell.half_width(Fraction(9, 10)), at_least=each.added_up is not None or each.of_persons,
+            within=each.cell.half_width(Fraction(9, 10)), at_least=not each.of_records or each.doubled,
         )
         for each in sorted(plan.measures, key=lambda each: -each.cells)
     ]  # fmt: skip
@@ -186,7 +193,9 @@ def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
         rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
     )
     told = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
-    noise = (mechanism.in_words, told, Grid(header=header, rows=rows), "Half-width of the interval, by the true count:")
+    also = [plan.also_promised] if plan.also_promised else []
+    grid = Grid(header=header, rows=rows)
+    noise: tuple[Block, ...] = (mechanism.in_words, told, *also, grid, "Half-width of the interval, by the true count:")
     cut = [f"Of {each.title} {bounds_in_words(each)}." for each in plan.measures if each.added_up is not None]
     found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
     if mechanism.nonnegative:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -83,7 +83,18 @@ class NoisyTablesSettings(Settings):
         ge=1,
         json_schema_extra={"example": 8},
     )
+    after: dict[str, Any] | None = Field(
+        default=None,
+        description="With laplace noise: a swap within strata, with its name and settings, that comes before; tables "
+        "are counted from the swapped file, of which no record is published.",
+        json_schema_extra={"example": {"match": "size", "swap": "county", "rate": "1/20"}},
+    )
     confidence: Rate = Field(default="95%", description="Of the published intervals.")
     consistent: bool = Field(default=False, description="Add columns in which tables agree on what they share.")
     rounded: int = Field(default=0, description="Add a column rounded to multiples of this number.", ge=0)
     nonnegative: bool = Field(default=False, description="Add a column cut off at 0, which biases small counts.")
+
+    def dumped(self, *, mode: str = "json", exclude_defaults: bool = False, context: str = "") -> dict[str, Any]:
+        """Return the settings as plain data; without a swap the same as before there could be one."""
+        found = super().dumped(mode=mode, exclude_defaults=exclude_defaults, context=context)
+        return {key: value for key, value in found.items() if key != "after" or value is not None}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import TYPE_CHECKING, Any, Final
 
 from stirred.mechanisms.tables.noise.counting import counted_persons
 from stirred.mechanisms.tables.noise.settings import Sum
+from stirred.spec.exact import Exact, exact, exp
+from stirred.spec.law import Law
+from stirred.spec.problems import wrong
 from stirred.spec.shift_law import Noise, ShiftLaw
 from stirred.spec.specification import Specification
+from stirred.spec.staged_law import OutputLaw
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
+_HOLD, _SWAP = "ab", "xy"  # of the files that are audited where a swap comes before
 _MOST: Final = 60  # files of one size: all pairs of them are compared
 
 
@@ -34,8 +40,10 @@ def _units(mechanism: NoisyTables) -> tuple[list[str], list[str], list[Any]]:
     return variables, [*bounds], records
 
 
-def law(mechanism: NoisyTables, dataset: Any) -> ShiftLaw:
+def law(mechanism: NoisyTables, dataset: Any) -> OutputLaw:
     """Return the exact law of all tables of a small file: its numbers, each with its own integer noise."""
+    if mechanism.inner is not None:
+        return _swapped_law(mechanism, dataset)
     variables, added, _ = _units(mechanism)
     people = dataset
     if mechanism.persons is not None:
@@ -62,6 +70,9 @@ def law(mechanism: NoisyTables, dataset: Any) -> ShiftLaw:
 
 def audit_universes(mechanism: NoisyTables) -> list[list[Hashable]]:
     """Return small files: of one unit, of two, of three, that agree on what is kept."""
+    if mechanism.inner is not None:  # of one stratum, with two held and two swapped values
+        most = 3 if len(mechanism.wanted) == 1 else 2
+        return [[*combinations_with_replacement([*product(_HOLD, _SWAP)], n)] for n in range(1, most + 1)]
     variables, _, records = _units(mechanism)
     kept = [[variables.index(name) for name in by] for _, by in mechanism.kept_titles()]
     found = []
@@ -88,3 +99,75 @@ def audit_specification(mechanism: NoisyTables, universe: Sequence[Hashable]) ->
 
 def _added(people: Sequence[Any], added_up: Sum, place: int) -> int:
     return sum(min(max(person[place], added_up.low), added_up.high) for person in people)
+
+
+def _swapped_law(mechanism: NoisyTables, dataset: Any) -> Law:
+    """Return the law of tables of a swapped file of one stratum, its records pairs of a held and a swapped value.
+
+    Each noisy count is cut to 0..n, which loses nothing: of all counts below 0, or above n, the likelihoods under
+    different files have the same ratios. Its noise has the smallest rational decay just above that of the release.
+    """
+    assert mechanism.inner is not None
+    swap, records = mechanism.swapped, [*dataset]
+    assert swap is not None
+    tables = []
+    for each in mechanism.measures():
+        hold = _HOLD if {*each.variables} - {*swap.of, *swap.within} else (None,)
+        own = _SWAP if {*each.variables} & {*swap.of} else (None,)
+        tables.append(([*product(hold, own)], decay_for(exact(each.loss / each.one))))
+    outcomes: dict[Hashable, Fraction] = {}
+    inner: Any = mechanism.inner.law(records)
+    for rows, chance in inner.probabilities.items():
+        found: dict[tuple[int, ...], Fraction] = {(): chance}
+        for cells, decay in tables:
+            for cell in cells:
+                count = sum(all(want in (None, has) for want, has in zip(cell, row, strict=True)) for row in rows)
+                noisy = truncated_geometric(count, most=len(records), decay=decay)
+                found = {(*o, z): p * q for (o, p), (z, q) in product(found.items(), enumerate(noisy))}
+        for outcome, p in found.items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + p
+    return Law(outcomes)
+
+
+def truncated_geometric(count: int, *, most: int, decay: Fraction) -> list[Fraction]:
+    """Return the chances of 0..``most`` for a count with geometric noise, cut to these: ln(1/decay) is lost per unit.
+
+    >>> [str(p) for p in truncated_geometric(0, most=2, decay=Fraction(1, 5))]
+    ['5/6', '2/15', '1/30']
+    """
+    inner, ends = (1 - decay) / (1 + decay), 1 / (1 + decay)  # what falls beyond the ends is added to them
+    return [(inner if 0 < value < most else ends) * decay ** abs(value - count) for value in range(most + 1)]
+
+
+_GIVEN_AWAY: Final = Fraction(1, 1 << 20)  # the decay is a short fraction, and at most so little is lost by that
+_DIGITS: Final = 60
+_LEAST: Final = Fraction(1, 10**6)
+
+
+def decay_for(loss: Exact) -> Fraction:
+    """Return exp(-loss), or the fraction of smallest denominator a little above it: at most a millionth is given away.
+
+    >>> from stirred.spec.exact import ln
+    >>> decay_for(ln(5)), decay_for(exact("1/4"))
+    (Fraction(1, 5), Fraction(3468, 4453))
+    """
+    if loss.is_infinite or loss < exact(_LEAST):
+        hides = "nothing" if loss.is_infinite else "everything"
+        what = f"noise with a loss of {loss.shown()} for each unit of a count hides {hides}"
+        remedy = f"write a loss above 0 and not infinite, from {float(_LEAST):g} for each unit"
+        raise wrong(what, where="noise", remedy=remedy)
+    sought = exp(-loss)
+    if sought.is_rational:
+        return sought.rational
+    least = Fraction(sought.enclose(_DIGITS).high)
+    return _simplest_between(least, Fraction(exp(-loss * (1 - _GIVEN_AWAY)).enclose(_DIGITS).low))
+
+
+def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """Return the fraction of smallest denominator from ``low`` to ``high``, by their continued fractions."""
+    whole = low.numerator // low.denominator
+    if low == whole:
+        return Fraction(whole)
+    if whole + 1 <= high:
+        return Fraction(whole + 1)
+    return whole + 1 / _simplest_between(1 / (high - whole), 1 / (low - whole))

@@ -1,0 +1,1 @@
+"""Files of records: one engine, and the laws by which records exchange values."""

@@ -1,0 +1,238 @@
+"""The public files of a swap: records, persons, strata, and the tables that swapping cannot change, in long form."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.codes import Coded, Codes, counted
+from stirred.data.columns import select
+from stirred.data.frames import ROWS_IN_ONE_FILE
+from stirred.data.household_rows import household_rows
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile
+from stirred.mechanisms.records.plan import SwapPlan
+from stirred.mechanisms.records.strata import SwapMargins
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.records.engine import Swap
+
+
+CROSSED: Final = "match x swap"
+HELD: Final = "hold"
+_PART: Final = 5_000_000  # cells in one part
+
+
+def record_files(data: Microdata, released: Mapping[str, Sequence[str]], swap: Sequence[str]) -> list[PublicFile]:
+    """Return the files of released records: households, and the persons in them with their household's swap values."""
+    link = [str(data.hid)] if data.persons is not None else []
+    households = PublicFile(
+        name=RECORDS,
+        kind="records",
+        columns=(*link, *released["households"]),
+        words="the records; row order carries no information",
+        in_parts=data.households.height > ROWS_IN_ONE_FILE,
+    )
+    if data.persons is None:
+        return [households]
+    persons = PublicFile(
+        name=PERSONS,
+        kind="records",
+        columns=(*link, *swap, *released["persons"]),
+        words=f"the persons in them; the household id is new and links to `{RECORDS}`",
+        in_parts=data.persons.height > ROWS_IN_ONE_FILE,
+    )
+    return [households, persons]
+
+
+def allowed_records(
+    released: Mapping[str, Collection[str]], homes: set[str], swap: Collection[str]
+) -> dict[str, set[str]]:
+    """Return the columns that these files may have at most, given those of households."""
+    link = {*released["link"]}
+    return {RECORDS: homes | link, PERSONS: (homes & {*swap}) | {*released["persons"]} | link}
+
+
+def swap_files(mechanism: Swap, data: Microdata, plan: SwapPlan) -> list[PublicFile]:
+    """Return the files of a release of swapped records."""
+    strata = mechanism.strata_table(plan.strata)
+    invariants = PublicFile(
+        name="invariants",
+        kind="side",
+        columns=tuple(_schema(data, plan)),
+        words="the tables published exactly; column `table` says which",
+        in_parts=plan.perturbed is None and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
+        make=lambda: invariant_tables(data, plan),
+    )
+    listed = PublicFile(
+        name="strata",
+        kind="side",
+        columns=tuple(strata.columns),
+        words=mechanism.strata_in_words,
+        make=lambda: [strata],
+    )
+    return [*record_files(data, plan.releases, plan.universe.swap), invariants, listed]
+
+
+def allowed_columns(
+    mechanism: Swap, released: Mapping[str, Collection[str]], fixed: Collection[str]
+) -> dict[str, set[str]]:
+    """Return the columns that files of swapped records may have; what no invariant fixes is in no exact table."""
+    exact = {*fixed} & {*released["households"]}
+    homes = exact | ({*mechanism.outside} & {*released["households"]})
+    return {
+        **allowed_records(released, homes, mechanism.swap),
+        "invariants": exact | {"table", "count"},
+        "strata": (exact & {*mechanism.match}) | {*mechanism.stratum_columns},
+    }
+
+
+def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
+    """Yield the match x swap table and the hold table; the released file has the same ones, as verified.
+
+    The column ``table`` says which. With persons, the hold table here is that of the household
+    variables; the persons themselves are in the released files. One more row has, in the place of its
+    name, the checksum of the hold table with the persons, and counts them.
+    """
+    schema = _schema(data, plan)
+    tables = fixed_tables(data, plan)
+    if CROSSED in tables:
+        yield from _crossed(plan, schema)
+    if HELD not in tables:
+        return
+    levels, held = counted(data.households, list(plan.exact_hold))
+    table = _completed(HELD, [*levels.get_columns(), pl.Series("count", held)], schema)
+    digest = _with_persons(data, plan)
+    if digest is None or data.persons is None:
+        yield table
+        return
+    persons = pl.Series("count", [data.persons.height], dtype=pl.Int64)
+    yield pl.concat([table, _completed(digest, [persons], schema)])
+
+
+def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
+    """Return the tables that a swap keeps, by name, with their variables.
+
+    Without the variable of a response there may be nothing left of a table but the sizes of the strata.
+    """
+    tables: dict[str, Sequence[str]] = {}
+    if plan.exact_swap:
+        tables[CROSSED] = [*plan.strata.match, *plan.exact_swap]
+    if data.persons is not None or {*plan.exact_hold} - {*plan.universe.match} or plan.perturbed is None:
+        tables[HELD] = plan.exact_hold
+    return tables
+
+
+def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.DataFrame]:
+    """Yield the match x swap table."""
+    strata, swap = plan.strata.coded, plan.swap
+    margins = crossed(plan, swap)
+    for begin in range(0, margins.have.size, _PART):
+        cells = np.arange(begin, min(begin + _PART, margins.have.size))
+        match = strata.decoded((np.searchsorted(margins.begins, cells, side="right") - 1).astype(np.uint32))
+        place = swap.decoded(margins.codes[cells])
+        columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", margins.have[cells])]
+        yield _completed(CROSSED, columns, schema)
+
+
+def crossed(plan: SwapPlan, swap: Coded) -> SwapMargins:
+    """Return how often each swap value occurs in each stratum; a plan knows it, but where a response comes before."""
+    if plan.perturbed is None:
+        return plan.strata.margins
+    return SwapMargins.of(plan.strata.coded.codes, swap.codes, strata=plan.strata.coded.count, values=swap.count)
+
+
+def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
+    """Return the name of the hold table with persons, which is its checksum, or None if there is none."""
+    if data.persons is None or data.persons.height > MOST_PERSONS:
+        return None
+    rows, own = pl.Series(household_rows(data)), select(data.persons, list(plan.releases["persons"]))
+    return digest_name(held_digest(data.households.select(plan.exact_hold), own, rows))
+
+
+def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
+    """Return each record's cell, sorted: two files have the same table exactly if these are equal."""
+    cells = stratum.astype(np.uint64)
+    cells <<= np.uint64(32)
+    cells |= swap
+    cells.sort()
+    return cells
+
+
+def _schema(data: Microdata, plan: SwapPlan) -> dict[str, pl.DataType]:
+    names = dict.fromkeys((*plan.universe.match, *plan.exact_swap, *plan.exact_hold))
+    types = {name: data.households.schema[name] for name in names}
+    return {"table": pl.String(), **types, "count": pl.Int64()}
+
+
+def _completed(table: str, columns: list[pl.Series], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Return the cells with the columns of the other table empty."""
+    frame = pl.DataFrame(columns).with_columns(pl.lit(table).alias("table"))
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
+    return frame.with_columns(missing).select([pl.col(name).cast(kind) for name, kind in schema.items()])
+
+
+# Above this the checksum is not made: it sorts all households by all their values.
+MOST_PERSONS: Final = 5_000_000
+WITH_PERSONS: Final = "hold with persons, sha256 "
+_BLOCK: Final = 1 << 16
+
+
+def digest_name(digest: str) -> str:
+    """Return the name under which a digest stands in the column ``table`` of invariants.parquet."""
+    return f"{WITH_PERSONS}{digest}"
+
+
+def digest_named(table: str | None) -> str | None:
+    """Return the digest that stands in a name, or None if it is that of a table."""
+    return table.removeprefix(WITH_PERSONS) if table is not None and table.startswith(WITH_PERSONS) else None
+
+
+def held_digest(households: pl.DataFrame, persons: pl.DataFrame, rows: pl.Series) -> str:
+    """Return the SHA-256 of the multiset of households, each with its own values and those of its persons.
+
+    The invariant "households by all held values and all characteristics of their persons" is as large as the file
+    itself and is published as the file. Its checksum is a function of that invariant, so publishing it tells nothing
+    more; with it the released file can be compared with the confidential one later.
+
+    ``rows`` is the row of each person's household. Neither the order of households, of persons or of columns matters,
+    nor whether the files are CSV or Parquet.
+
+    >>> homes, people = pl.DataFrame({"tenure": ["o", "r"]}), pl.DataFrame({"age": [30, 4, 51]})
+    >>> first = held_digest(homes, people, pl.Series([0, 0, 1]))
+    >>> held_digest(homes.reverse(), people, pl.Series([1, 1, 0])) == first
+    True
+    >>> held_digest(homes, people, pl.Series([0, 1, 1])) == first
+    False
+    """
+    members = (
+        pl.DataFrame({"row": rows.cast(pl.Int64), "person": _written(persons, len(rows))})
+        .sort("row", "person")
+        .group_by("row", maintain_order=True)
+        .agg(pl.len().cast(pl.String).alias("many"), pl.col("person").str.join("\x1e").alias("persons"))
+    )
+    homes = pl.DataFrame({"home": _written(households, households.height)}).with_row_index("row")
+    both = homes.with_columns(pl.col("row").cast(pl.Int64)).join(members, on="row", how="left")
+    parts = [pl.col("home"), pl.col("many").fill_null("0"), pl.col("persons").fill_null("")]
+    texts = both.select(pl.concat_str(parts, separator="\x1d").sort()).to_series()
+    columns = "\x1f".join([*sorted(households.columns), "\x1d", *sorted(persons.columns)])
+    digest = hashlib.sha256(columns.encode())
+    for begin in range(0, len(texts), _BLOCK):
+        digest.update("".join(f"\n{text}" for text in texts[begin : begin + _BLOCK]).encode())
+    return digest.hexdigest()
+
+
+def _written(frame: pl.DataFrame, height: int) -> pl.Series:
+    """Return each row as one text, its values as CSV writes them; in memory, for the input is confidential."""
+    if not frame.width:
+        return pl.Series([""]).new_from_index(0, height)
+    # All in quotes: CSV has one way to write an empty text and a missing value.
+    written = frame.select(sorted(frame.columns)).write_csv(quote_style="always")
+    text = pl.read_csv(io.BytesIO(written.encode()), infer_schema=False)
+    return text.select(pl.concat_str(pl.all(), separator="\x1f")).to_series()

@@ -1,0 +1,1 @@
+"""The passes over whole columns that swaps are made of."""

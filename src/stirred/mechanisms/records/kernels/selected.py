@@ -1,0 +1,406 @@
+"""The Permutation Swapping Algorithm (PSA) on whole columns. Importing this module loads numba.
+
+Algorithm 1 of "A Refreshment Stirred, Not Shaken", Section 3.3:
+
+- lines 6-8, every record is selected independently with the exact rate of its stratum, or its own (R8):
+  ``Selector``;
+- lines 11-14, where exactly one record was selected, the whole stratum is drawn again: ``Redraw``;
+- lines 15-17, the swap codes of the selected move along a uniform derangement: here.
+
+Nothing is sorted by comparison and no permutation of all rows is built. The swap codes of selected
+records are listed by block of strata in row order (``partition``), deranged there, and read back in
+row order. ``addressing`` says which random words decide what; ``swap_reference`` (in the tests) is the plain
+Python twin, equal bit for bit.
+
+Time and memory use depend on which records are selected, so a swap belongs on a machine that
+outsiders cannot observe.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stirred.mechanisms.records.kernels import addressing
+from stirred.mechanisms.records.kernels.addressing import CHUNK_ROWS, Excerpt, rows_of
+from stirred.mechanisms.records.kernels.partition import (
+    Codes,
+    Flags,
+    Items,
+    Offsets,
+    Partition,
+    Positions,
+    Progress,
+    Scratch,
+    Values,
+    Workers,
+    group_block,
+    partition_rows,
+    require_columns,
+    sort_block,
+    ungroup_block,
+    unsort_block,
+)
+from stirred.mechanisms.records.kernels.rates import Rates, RecordRates, thresholds
+from stirred.randomness.bernoulli import bernoulli
+from stirred.randomness.compiled import compiled
+from stirred.randomness.entropy import Entropy, WordReader, Words
+from stirred.randomness.kernel import derange_slices, shuffle_slices
+
+
+class Selector:
+    """Selects every record independently, with exactly its rate."""
+
+    def __init__(self, stratum: Codes, *, rates: Rates, entropy: Entropy, excerpt: Excerpt) -> None:
+        self._stratum = stratum
+        self._rates = rates
+        self._excerpt = excerpt
+        self._digits, self._ties = thresholds(rates.values)
+        self._words = entropy.keystream(addressing.SELECT)
+        self._more = entropy.keystream(addressing.SELECT_TIES)
+        self._scratch = Scratch()
+
+    def mark(self, chunk: int) -> Positions:
+        """Return the positions of the selected rows of a chunk."""
+        codes = self._stratum[rows_of(chunk)]
+        words = self._scratch.words[: codes.size]
+        room = self._scratch.positions
+        self._excerpt.fill(self._words, chunk, words)
+        state = np.zeros(2, dtype=np.int64)  # rows decided, rows selected
+        while not self._decide(chunk, codes, words, room, state):
+            tied, selected = state.tolist()
+            # One word in 2**32 agrees with the rate so far; its row reads on in its own stream.
+            row = chunk * CHUNK_ROWS + tied
+            further = chain([int(words[tied])], self._more.reader(self._excerpt.number(row)))
+            room[selected] = tied
+            state += (1, bernoulli(self._rates.of_record(row, int(codes[tied])), further))
+        return room[: state[1]].copy()
+
+    def _decide(self, chunk: int, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
+        if isinstance(self._rates, RecordRates):
+            return _select_by_kind(words, self._rates.kinds[rows_of(chunk)], self._digits, self._ties, room, state)
+        if self._rates.index is None:
+            return _select_at_one_rate(words, self._digits[0], self._ties[0], room, state)
+        return _select_by_kind(words, self._rates.index[codes], self._digits, self._ties, room, state)
+
+
+@compiled
+def _select_at_one_rate(words: Words, digit: np.uint64, tie: np.uint64, room: Positions, state: Offsets) -> bool:
+    selected = state[1]
+    for row in range(state[0], words.size):
+        word = np.uint64(words[row])
+        if word == tie:
+            state[0], state[1] = row, selected
+            return False
+        # Written always and kept only if selected: a branch would be mispredicted at every success.
+        room[selected] = row
+        selected += word < digit
+    state[0], state[1] = words.size, selected
+    return True
+
+
+@compiled
+def _select_by_kind(words: Words, kinds: Codes, digits: Items, ties: Items, room: Positions, state: Offsets) -> bool:
+    selected = state[1]
+    for row in range(state[0], words.size):
+        word = np.uint64(words[row])
+        kind = kinds[row]
+        if word == ties[kind]:
+            state[0], state[1] = row, selected
+            return False
+        room[selected] = row
+        selected += word < digits[kind]
+    state[0], state[1] = words.size, selected
+    return True
+
+
+def swap_in_place(
+    stratum: Codes,
+    swap: Values,
+    *,
+    rates: Rates,
+    entropy: Entropy,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    excerpt: Excerpt | None = None,
+) -> int:
+    """Swap the column ``swap`` within strata by the PSA, in place, and return how many records were selected.
+
+    ``stratum`` holds the match value of every record as a code from 0 to ``rates.strata - 1``; ``swap``
+    holds its swapping variables as one code. The result is a function of the columns, the rates and
+    the entropy, never of ``threads``. Calling again with the same entropy repeats the decisions, so
+    give every swap its own child. If the call is interrupted the column is neither old nor new and
+    must be discarded; wrong input is refused before anything is changed.
+
+    What ``progress`` is told depends on the selection and is as internal as the tally.
+
+    The rows stay in input order: publish them only after ``release_order``, or as a table.
+
+    >>> from fractions import Fraction
+    >>> from stirred.mechanisms.records.kernels.rates import StratumRates
+    >>> stratum = np.repeat(np.arange(3, dtype=np.uint32), 4)
+    >>> swap = np.arange(12, dtype=np.uint32)
+    >>> rates = StratumRates.by_stratum([Fraction(1), Fraction(0), Fraction(1)])
+    >>> swap_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os())
+    8
+    >>> swap[4:8].tolist(), sorted(swap[:4].tolist()), bool((swap[:4] == np.arange(4)).any())
+    ([4, 5, 6, 7], [0, 1, 2, 3], False)
+    """
+    require_columns(stratum, swap)
+    if isinstance(rates, RecordRates) and rates.kinds.size != stratum.size:
+        raise ValueError(f"rates: {rates.kinds.size} kinds beside {stratum.size} rows. Give every record one")
+    workers = Workers(threads=threads, progress=progress)
+    excerpt = excerpt or Excerpt(of=stratum.size)
+    shift = excerpt.shift(rates.strata)
+    mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
+    selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
+    listed, inner = selection.gather(swap, workers=workers)
+    alone = _derange_blocks(selection, listed, inner, strata=rates.strata, entropy=entropy, workers=workers)
+    selection.give_back(listed, swap, workers=workers)
+    selected = selection.size - int(np.count_nonzero(alone))
+    del selection, listed, inner
+    if progress is not None:
+        progress("redraw", 0, 1)  # said whether or not there is anything to select again: it depends on the selection
+    if alone.any():
+        selected += Redraw(stratum, swap, alone, rates=rates, entropy=entropy).run(shift, workers=workers)
+    return selected
+
+
+def _derange_blocks(
+    selection: Partition,
+    listed: Values,
+    inner: Positions,
+    *,
+    strata: int,
+    entropy: Entropy,
+    workers: Workers,
+) -> Flags:
+    """Derange the listed codes of every stratum; return the strata with exactly one selected record.
+
+    Those strata stay as they are here and are left to ``Redraw``, which reconsiders all their
+    records (lines 11-13).
+    """
+    alone = np.zeros(strata, dtype=np.bool_)
+    keystream = entropy.keystream(addressing.DERANGE)
+    scratch = Scratch()
+
+    def work(block: int) -> None:
+        entries = slice(*selection.bounds[block : block + 2])
+        flags = alone[block << selection.shift : (block + 1) << selection.shift]
+        items, offsets = sort_block(listed[entries], inner[entries], codes=flags.size)
+        np.equal(np.diff(offsets), 1, out=flags)
+        derange_slices(items, offsets, keystream.reader(block, buffer=scratch.words))
+        unsort_block(items, offsets, inner[entries], listed=listed[entries])
+
+    workers.run("derange", work, selection.largest_first())
+    return alone
+
+
+# How a compiled selection ended.
+_DONE: Final = 0
+_TIED: Final = 1
+_OUT_OF_WORDS: Final = 2
+
+_WORD = np.uint64(32)
+_LOW = np.uint64(0xFFFF_FFFF)
+
+
+class Redraw:
+    """Selects all records of the flagged strata anew, until not exactly one is, and deranges them.
+
+    At one rate the chance of exactly one is at most 1/2 for n >= 2 (n p (1-p)^(n-1) is largest at p = 1/n,
+    where it is (1-1/n)^(n-1)), so at most two draws are expected; where rates differ, plans bound it. Flagged
+    strata of one record have nothing to swap with and stay as they are (line 3).
+    """
+
+    def __init__(self, stratum: Codes, swap: Values, flags: Flags, *, rates: Rates, entropy: Entropy) -> None:
+        self._stratum = stratum
+        self._swap = swap
+        self._flags = flags
+        self._rates = rates
+        self._digits, self._ties = thresholds(rates.values)
+        self._selections = entropy.keystream(addressing.SELECT_AGAIN)
+        self._derangements = entropy.keystream(addressing.DERANGE_AGAIN)
+        self._scratch = Scratch()
+
+    def run(self, shift: int, *, workers: Workers) -> int:
+        """Swap within the flagged strata; return how many of their records were selected."""
+        members = partition_rows(self._stratum, groups=self._flags.size, shift=shift, mark=self._mark, workers=workers)
+        rows, inner = members.gather(None, workers=workers)
+        selected = np.zeros(members.blocks, dtype=np.int64)
+
+        def work(block: int) -> None:
+            begin, end = members.bounds[block : block + 2]
+            strata = min(1 << shift, self._flags.size - (block << shift))
+            records, offsets = sort_block(rows[begin:end], inner[begin:end], codes=strata)
+            chosen = self._select(block, records, offsets, first=block << shift)
+            selected[block] = self._derange(block, records, offsets, chosen)
+
+        workers.run("redraw", work, members.largest_first())
+        return int(selected.sum())
+
+    def _mark(self, chunk: int) -> Positions:
+        return np.flatnonzero(self._flags[self._stratum[rows_of(chunk)]]).astype(np.uint16)
+
+    def _select(self, block: int, records: Items, offsets: Offsets, *, first: int) -> Flags:
+        """Return which records of a block are selected, after as many draws as each stratum needs."""
+        chosen = np.zeros(records.size, dtype=np.bool_)
+        kinds, by_record = self._kinds(records, first, offsets.size - 1), isinstance(self._rates, RecordRates)
+        reader = self._selections.reader(block, buffer=self._scratch.words)
+        state = np.zeros(3, dtype=np.int64)  # stratum, its records decided, its records selected
+        while True:
+            end = _select_again(
+                offsets, kinds, by_record, self._digits, self._ties, reader.words, reader.cursor, state, chosen
+            )
+            if end == _DONE:
+                return chosen
+            if end == _OUT_OF_WORDS:
+                reader.refill(2 * records.size)
+            else:
+                self._settle_tie(records, offsets, state, chosen, reader, first=first)
+
+    def _settle_tie(
+        self, records: Items, offsets: Offsets, state: Offsets, chosen: Flags, reader: WordReader, *, first: int
+    ) -> None:
+        """Decide the record whose word, the last one read, agrees with the rate so far: read on."""
+        stratum, decided, _ = state.tolist()
+        word, place = int(reader.words[reader.cursor[0] - 1]), offsets[stratum] + decided
+        rate = self._rates.of_record(int(records[place] & _LOW), first + stratum)
+        hit = bernoulli(rate, chain([word], reader))
+        chosen[place] = hit
+        state += (0, 1, hit)
+
+    def _derange(self, block: int, records: Items, offsets: Offsets, chosen: Flags) -> int:
+        """Move the swap codes of the chosen records of a block (lines 15-17); return their number."""
+        selected = int(np.count_nonzero(chosen))
+        rows = np.empty(selected, dtype=np.uint32)
+        items = np.empty(selected, dtype=np.uint64)
+        slices = np.zeros_like(offsets)
+        _lift(records, offsets, chosen, self._swap, rows, items, slices)
+        derange_slices(items, slices, self._derangements.reader(block, buffer=self._scratch.words))
+        self._swap[rows] = items.astype(np.uint32)  # the lower half
+        return selected
+
+    def _kinds(self, records: Items, first: int, strata: int) -> npt.NDArray[np.uint32]:
+        """Return which rate each stratum of a block has or, with rates by record, each of its records."""
+        if isinstance(self._rates, RecordRates):
+            return self._rates.kinds[records & _LOW].astype(np.uint32)
+        if self._rates.index is None:
+            return np.zeros(strata, dtype=np.uint32)
+        return self._rates.index[first : first + strata]
+
+
+@compiled
+def _select_again(
+    offsets: Offsets,
+    kinds: npt.NDArray[np.uint32],
+    by_record: bool,
+    digits: Items,
+    ties: Items,
+    words: Words,
+    cursor: Offsets,
+    state: Offsets,
+    chosen: Flags,
+) -> int:
+    """Select until done, tied or out of words; ``state`` and ``cursor`` say where to go on."""
+    current = cursor[0]
+    stratum, decided, selected = state[0], state[1], state[2]
+    end = _DONE
+    while end == _DONE and stratum < offsets.size - 1:
+        begin = offsets[stratum]
+        records = offsets[stratum + 1] - begin
+        if records < 2:
+            stratum += 1
+            continue
+        while decided < records:
+            if current == words.size:
+                end = _OUT_OF_WORDS
+                break
+            word = np.uint64(words[current])
+            current += 1
+            kind = kinds[begin + decided] if by_record else kinds[stratum]
+            if word == ties[kind]:
+                end = _TIED
+                break
+            hit = word < digits[kind]
+            chosen[begin + decided] = hit
+            selected += hit
+            decided += 1
+        if end == _DONE:
+            # Lines 9-14: exactly one selected means every record of the stratum again.
+            if selected != 1:
+                stratum += 1
+            decided = 0
+            selected = 0
+    cursor[0] = current
+    state[0], state[1], state[2] = stratum, decided, selected
+    return end
+
+
+@compiled
+def _lift(
+    records: Items,
+    offsets: Offsets,
+    chosen: Flags,
+    swap: Values,
+    rows: Values,
+    items: Items,
+    slices: Offsets,
+) -> None:
+    """List the chosen records' rows, and their swap codes with their places, stratum by stratum."""
+    lifted = 0
+    for stratum in range(offsets.size - 1):
+        slices[stratum] = lifted
+        for record in range(offsets[stratum], offsets[stratum + 1]):
+            if chosen[record]:
+                row = records[record] & _LOW
+                rows[lifted] = row
+                items[lifted] = np.uint64(lifted - slices[stratum]) << _WORD | np.uint64(swap[row])
+                lifted += 1
+    slices[offsets.size - 1] = lifted
+
+
+def shuffle_in_place(
+    stratum: Codes,
+    swap: Values,
+    *,
+    rates: Rates,
+    entropy: Entropy,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    excerpt: Excerpt | None = None,
+) -> int:
+    """Swap the column ``swap`` within strata by the shuffle swap, in place, and return how many records were selected.
+
+    The arguments, and what they promise, are those of ``swap_in_place``.
+
+    >>> from fractions import Fraction
+    >>> import numpy as np
+    >>> from stirred.mechanisms.records.kernels.rates import StratumRates
+    >>> stratum, swap = np.zeros(4, dtype=np.uint32), np.arange(4, dtype=np.uint32)
+    >>> rates = StratumRates.constant(Fraction(1), strata=1)
+    >>> shuffle_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os()), sorted(swap.tolist())
+    (4, [0, 1, 2, 3])
+    """
+    require_columns(stratum, swap)
+    workers = Workers(threads=threads, progress=progress)
+    excerpt = excerpt or Excerpt(of=stratum.size)
+    shift = excerpt.shift(rates.strata)
+    mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
+    selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
+    listed, inner = selection.gather(swap, workers=workers)
+    keystream = entropy.keystream(addressing.SHUFFLE_SELECTED)
+    scratch = Scratch()
+
+    def work(block: int) -> None:
+        entries = slice(*selection.bounds[block : block + 2])
+        offsets = group_block(listed[entries], inner[entries], codes=1 << shift)
+        shuffle_slices(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
+        ungroup_block(listed[entries], inner[entries], offsets)
+
+    workers.run("shuffle", work, selection.largest_first())
+    selection.give_back(listed, swap, workers=workers)
+    return selection.size

@@ -1,0 +1,195 @@
+"""What a law of swaps is: how the records of a stratum exchange their swap values, and what that promises.
+
+A law is a value with exact settings. It sees strata, codes and fractions, and no file, bundle or page: ``engine`` owns
+the life of a release and asks its law. Exact laws on small files, by enumeration, are at the end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import permutations
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.codes import Coded
+from stirred.mechanisms.protocol import Curve, StratumAudit
+from stirred.mechanisms.records.plan import OwnLoss
+from stirred.mechanisms.records.strata import Rule, Shares, Strata, StratumRow, SwapMargins, find_strata
+from stirred.mechanisms.records.swapped_file import Part
+from stirred.spec.budget import Derived, PermutationSwapping
+from stirred.spec.exact import Exact
+from stirred.spec.law import Law
+from stirred.spec.specification import Specification
+
+PAPER: Final = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
+# A pass over the columns of strata and of swap codes; the latter is changed in place.
+Kernel = partial[int]
+Policy = PermutationSwapping | Derived
+
+
+class SwapLaw(ABC):
+    """One law of the family, a frozen dataclass in practice; both tables of Proposition 4 are its invariants."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]  # as strata.parquet has it
+    rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
+    passes: ClassVar[tuple[str, ...]]  # the modules of ``kernels`` that its draw needs
+    # Whether its permutation of the records is drawn by the sizes of the strata alone, whatever the records hold.
+    by_sizes: ClassVar[bool] = True
+    # What a moved record gets. Some laws redraw values instead of exchanging records: there "moved" means "changed".
+    moved_get: ClassVar[str] = "another record's values, which may be the same"
+    # The hold and swap values of the strata that audits enumerate.
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))
+
+    # ---- the promise
+
+    @abstractmethod
+    def policy(self, strata: Strata, swap: Coded) -> Policy:
+        """Return the budget as a function of the invariants."""
+
+    @property
+    def theorem(self) -> tuple[str, ...]:
+        """Return what the promise rests on."""
+        return (self.rests_on, f"Proposition 4 of {PAPER}")
+
+    def promised(self, specification: Specification, *, unit: str) -> Specification:
+        """Return the promise with the conditions that this law adds."""
+        return specification
+
+    def own_loss(self, strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+        """Return the loss of the enumerated margins, where a law enumerates them."""
+        return None
+
+    # ---- the strata, and whom the law moves in them
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """Return the rates of strata with given match values."""
+        return ()
+
+    @property
+    @abstractmethod
+    def base_rate(self) -> Fraction:
+        """Return the rate of all other strata; a law without one has its weight of a moved record here."""
+
+    def strata(
+        self, households: pl.DataFrame, *, match: Sequence[str], swap: Coded | None, held: Sequence[Part] | None
+    ) -> Strata:
+        """Return the strata of a file with their rates."""
+        return find_strata(households, match=match, swap=swap, held=held, rules=self.rules, rate=self.base_rate)
+
+    def left_out(self, strata: Strata) -> Strata:
+        """Return the strata with those marked as not live that are published as they are."""
+        return strata
+
+    @abstractmethod
+    def moved(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum; not a number where that is protected."""
+
+    def changed(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that change their swap value, for each value of each stratum."""
+        return class_law_changes(strata.margins, strata.shares)
+
+    @property
+    def protects_moves(self) -> bool:
+        """Say whether whom it moves depends on counts that it protects."""
+        return False
+
+    def decisive(self, strata: Strata) -> StratumRow | None:
+        """Return the stratum that sets the loss, where rates differ; None where there is nothing to say."""
+        return None
+
+    @property
+    def closed_form(self) -> bool:
+        """Say whether mean and variance of every swapped cell are known (R18)."""
+        return True
+
+    @property
+    def stratum_law(self) -> str:
+        """Return the name of the law in strata.parquet."""
+        return self.name
+
+    # ---- the draw and the exact law
+
+    @abstractmethod
+    def kernel(self, strata: Strata, swap: Coded) -> Kernel:
+        """Return the exchange of swap codes within strata, with everything it needs but the codes themselves."""
+
+    @abstractmethod
+    def on_small(self, records: Any) -> Law:
+        """Return the exact law of the swapped table for the (hold, swap) pairs of one small stratum."""
+
+    @abstractmethod
+    def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
+        """Return the exact loss on a stratum where hold and swap values occur this often, beside its bounds."""
+
+    # ---- other rates
+
+    def losses(self, strata: Strata, swap: Coded, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return the loss that each rate would have for the same strata."""
+        return [(rate, replace(self, rate=rate).policy(strata, swap).realised) for rate in rates]  # type: ignore[type-var]
+
+    def rate_reaching(self, strata: Strata, swap: Coded, epsilon: Exact) -> Fraction:
+        """Return the gentlest rate, to a hundredth of a percent, whose loss is at most ``epsilon``.
+
+        For laws whose loss falls with the rate.
+        """
+        low, high, steps = 0, 10_000, 10_000
+        while high - low > 1:
+            middle = (low + high) // 2
+            ((_, found),) = self.losses(strata, swap, [Fraction(middle, steps)])
+            low, high = (low, middle) if found <= epsilon else (middle, high)
+        return Fraction(high, steps)
+
+    def rates_reaching(self, strata: Strata, swap: Coded, epsilon: Exact) -> list[tuple[float, Fraction]]:
+        """Return all rates where the loss becomes ``epsilon``: here one, since the loss falls with the rate."""
+        rate = self.rate_reaching(strata, swap, epsilon)
+        return [(float(rate), rate)]
+
+    def loss_curve(self, strata: Strata) -> Curve | None:
+        """Return the loss against the rate, where it is a function of the size of the largest stratum alone."""
+        return None
+
+
+def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:
+    """Return the share of each value's records that change it, where a moved record goes to any other's place."""
+    n = margins.records[margins.stratum].astype(np.float64)
+    return moved[margins.stratum] * (n - margins.count) / np.maximum(n - 1, 1)
+
+
+# ---- exact laws on small files ----------------------------------------------------------------------------
+
+
+def class_law(records: Sequence[tuple[Hashable, Hashable]], weights: Sequence[Fraction]) -> Law:
+    """Return the law of any swap that gives each permutation moving k records the probability ``weights[k]``."""
+    return permutation_law(records, lambda sigma: weights[sum(i != j for i, j in enumerate(sigma))])
+
+
+def permutation_law(records: Sequence[tuple[Hashable, Hashable]], chance: Callable[[tuple[int, ...]], Fraction]) -> Law:
+    """Return the law of the released multiset when record i gets the swap value of record sigma[i].
+
+    ``chance`` is proportional to the probability of sigma.
+    """
+    outcomes: dict[Hashable, Fraction] = {}
+    for sigma in permutations(range(len(records))):
+        table = tuple(sorted((records[i][0], records[j][1]) for i, j in enumerate(sigma)))
+        outcomes[table] = outcomes.get(table, Fraction(0)) + chance(sigma)
+    total = sum(outcomes.values())
+    return Law({table: p / total for table, p in outcomes.items()})
+
+
+def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:
+    """Return every multiset of (hold, swap) pairs with the given hold and swap values.
+
+    >>> len(tables_with_margins("ab", "xy"))
+    2
+    """
+    tables = {tuple(sorted(zip(hold, order, strict=True))) for order in permutations(swap)}
+    return [*sorted(tables)]

@@ -1,0 +1,1 @@
+"""Laws of swaps: each file holds one member, its promise beside its act."""

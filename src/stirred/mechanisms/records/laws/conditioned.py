@@ -1,0 +1,420 @@
+"""The conditioned swap: randomised response on the swap values, given that every value stays as frequent (R6).
+
+Its budget does not grow with the stratum; the proof is in docs/theory/swapping-family.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from pydantic import Field
+
+from stirred.data.codes import Coded
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan, listed, number
+from stirred.mechanisms.protocol import CellLaw, Rate, RedrawnStratum, StratumAudit
+from stirred.mechanisms.records.engine import RatedSwap
+from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, permutation_law
+from stirred.mechanisms.records.laws.counting import (
+    Margins,
+    Table,
+    UniverseExact,
+    all_tables,
+    exact_loss_of_kernel,
+    up_to_symmetry,
+)
+from stirred.mechanisms.records.laws.moments import ConditionedMoments
+from stirred.mechanisms.records.roles import SwapRate, SwapSettings
+from stirred.mechanisms.records.strata import Shares, Strata, SwapMargins
+from stirred.spec.budget import Derived
+from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln
+from stirred.spec.given_numbers import Number, fraction, probability
+from stirred.spec.law import Law
+from stirred.spec.problems import wrong
+
+
+class ConditionedSettings(SwapSettings):
+    """A rate, and the law that values are redrawn from."""
+
+    rate: SwapRate
+    redraw_law: str | dict[str, Rate] = Field(
+        default="uniform",
+        description="The law of redrawn values: uniform, proportional, or a probability for each swap value.",
+        json_schema_extra={"example": "uniform"},
+    )
+
+    def law(self) -> ConditionedLaw:
+        """Return the law with the exact rate and masses; refuse a redraw law that is none."""
+        rate, given = probability(self.rate, where="rate"), self.redraw_law
+        if isinstance(given, str):
+            if given not in LAWS:
+                raise bad_plan(
+                    f"'{given}' is not known",
+                    where="redraw_law",
+                    remedy=f"write one of {listed(LAWS)}, or give the probability of each swap value",
+                )
+            return ConditionedLaw(rate=rate, redraw_law=given)
+        if len(self.swap) != 1:
+            raise bad_plan(
+                "probabilities can be declared for one swap variable only",
+                where="redraw_law",
+                remedy="use the uniform or the proportional law, or swap one variable",
+            )
+        masses = {value: fraction(mass, where="redraw_law") for value, mass in given.items()}
+        if any(mass <= 0 for mass in masses.values()) or sum(masses.values()) > 1:
+            raise bad_plan(
+                f"the probabilities sum to {sum(masses.values())}, or one is not above 0",
+                where="redraw_law",
+                remedy="every value needs a probability above 0, and all together at most 1",
+            )
+        return ConditionedLaw(rate=rate, redraw_law=masses)
+
+
+LAWS: Final = ("uniform", "proportional")
+_CLOSE: Final = 1e-9
+
+# Beside a release, the errors of tables with more strata are not worth their time.
+_MOST_STRATA: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionedLaw(SwapLaw):
+    """Redraw swap values with probability ``rate``, conditioned on every value occurring as often as before."""
+
+    name: ClassVar[str] = "conditioned"
+    rests_on: ClassVar[str] = "R6, the conditioned swap (docs/theory/swapping-family.md)"
+    passes: ClassVar[tuple[str, ...]] = ("counted", "redrawn")
+    moved_get: ClassVar[str] = "another value"
+    by_sizes: ClassVar[bool] = False
+
+    rate: Fraction
+    redraw_law: str | Mapping[str, Fraction] = "uniform"
+
+    @property
+    def base_rate(self) -> Fraction:
+        """Return the rate."""
+        return self.rate
+
+    def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
+        """Return the exact loss (R6) on a stratum where hold and swap values occur this often, beside its bound.
+
+        >>> ConditionedLaw(rate=Fraction(1, 2)).stratum_audit((1, 1, 1), (1, 1, 1)).exact_loss
+        Exact('ln(4)')
+        """
+        if not isinstance(self.redraw_law, str):
+            raise bad_plan("a stratum has no such values", where="redraw_law", remedy=f"write one of {listed(LAWS)}")
+        masses = [self._mass(None, count, sum(swap) or 1, len(swap)) for count in swap]
+        found = exact_loss_of_conditioned(hold, swap, redraw_kernel(self.rate, masses))
+        return found.audit(redraw_epsilon(self.rate, masses), for_every=" with these margins")
+
+    def on_small(self, records: Any) -> Law:
+        """Return the exact law of one stratum.
+
+        The sampler may be off by the factor that the budget contains (``LATTICE_EPSILON``).
+        """
+        swap = [s for _, s in records]
+        masses = {s: self._mass(s, swap.count(s), len(swap), len({*swap})) for s in swap}
+        return conditioned_law(records, lambda row, s: (1 - self.rate) * (row[1] == s) + self.rate * masses[s])
+
+    def _mass(self, value: Any, count: int, records: int, present: int) -> Fraction:
+        if not isinstance(self.redraw_law, str):
+            return self.redraw_law[str(value)]
+        return Fraction(1, present) if self.redraw_law == "uniform" else Fraction(count, records)
+
+    def _masses(self, swap: Coded) -> dict[int, Fraction] | None:
+        """Return the declared mass of each swap code, or None for a law by the counts."""
+        if isinstance(self.redraw_law, str):
+            return None
+        values = swap.levels.to_series(0).to_list()
+        if missing := [value for value in values if str(value) not in self.redraw_law]:
+            raise bad_plan(
+                f"no probability for {listed([str(value) for value in missing[:5]])}",
+                public=f"no probability for {number(len(missing), 'swap value')}",
+                where="redraw_law",
+                remedy="give every swap value that occurs a probability above 0",
+            )
+        return {code: self.redraw_law[str(value)] for code, value in enumerate(values)}
+
+    @property
+    def _declared(self) -> str:
+        """Return a declared law in full where it is short, and by its checksum otherwise."""
+        assert not isinstance(self.redraw_law, str)
+        text = ", ".join(f"{value}: {mass}" for value, mass in self.redraw_law.items())
+        return text if len(text) <= 200 else f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+
+    def policy(self, strata: Strata, swap: Coded) -> Policy:
+        """Return the loss by the two smallest masses of each stratum (R6)."""
+        which = {
+            "uniform": "uniform over the swap values of the stratum, a function of the invariants",
+            "proportional": "proportional to the counts of the stratum, a function of the invariants",
+        }.get(str(self.redraw_law)) or f"fixed beforehand ({self._declared})"
+        formula = (
+            "half the sum of ln(1 + 1/(o pi)) over the two smallest masses pi of a live stratum, o the odds of rate "
+            f"{self.rate}, and the error bound of the sampler; the law is {which}"
+        )
+        return Derived(formula=formula, value=self._loss(strata, swap), varies=True)
+
+    def _loss(self, strata: Strata, swap: Coded) -> Exact:
+        """Return the largest loss over the live strata: screened in double precision, decided exactly."""
+        from stirred.mechanisms.records.kernels.redrawn import LATTICE_EPSILON
+
+        declared = self._masses(swap)
+        rate = self.rate
+        if not strata.live.any() or rate == 1:
+            return ZERO
+        if rate == 0:
+            return INFINITE
+        margins = strata.margins
+        sizes, present = margins.records, margins.values_present
+        masses = self._float_masses(swap, margins)
+        first, second = margins.smallest(masses)
+        live = strata.live[margins.stratum[first]]
+        first, second = first[live], second[live]
+        odds = float(rate / (1 - rate))
+        ratio = (1 + 1 / (odds * masses[first])) * (1 + 1 / (odds * masses[second]))
+        pairs = set()
+        for place in np.flatnonzero(ratio >= ratio.max() * (1 - _CLOSE)).tolist():
+            here = [first[place], second[place]]
+            pairs.add(tuple(self._exact_mass(margins, int(i), declared, sizes, present) for i in here))
+        return largest([redraw_epsilon(rate, pair) for pair in sorted(pairs)]) + LATTICE_EPSILON
+
+    def _exact_mass(self, margins: Any, place: int, declared: Any, sizes: Any, present: Any) -> Fraction:
+        stratum = int(margins.stratum[place])
+        if declared is not None:
+            return Fraction(declared[int(margins.value[place])])
+        return self._mass(None, int(margins.count[place]), int(sizes[stratum]), int(present[stratum]))
+
+    def moved(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum."""
+        margins = strata.margins
+        changed = self.changed(strata, swap) * margins.count
+        return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
+
+    def changed(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that change their swap value, for each value of each stratum."""
+        rate, margins = self.rate, strata.margins
+        odds = math.inf if rate == 1 else float(rate / (1 - rate))
+        return conditioned_changes(margins, odds=odds, masses=self._float_masses(swap, margins))
+
+    def _float_masses(self, swap: Coded, margins: SwapMargins) -> Shares:
+        """Return the mass of every value of every stratum, in double precision."""
+        declared = self._masses(swap)
+        if declared is not None:
+            return np.array([float(declared[code]) for code in range(swap.count)])[margins.value]
+        if self.redraw_law == "uniform":
+            return 1 / margins.values_present[margins.stratum]
+        return margins.count / margins.records[margins.stratum]
+
+    def kernel(self, strata: Strata, swap: Coded) -> Kernel:
+        """Return the exchange that draws first how many records of each value are redrawn."""
+        from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
+        from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
+
+        law = self.redraw_law if isinstance(self.redraw_law, str) else "declared"
+        counting = ConditionedCounting(rate=self.rate, law=law, masses=self._masses(swap))
+        return partial(swap_counted_in_place, strata=strata.count, values=swap.count, counting=counting)
+
+
+class ConditionedSwap(RatedSwap):
+    """Redraw swap values with probability ``rate``, conditioned on every value occurring as often as before.
+
+    The redrawn value comes from ``redraw_law``: ``"uniform"`` over the swap values of the stratum, ``"proportional"``
+    to their counts there, or a mapping from each swap value to its probability, fixed beforehand. The loss does
+    not grow with the stratum: with S swap values it is ln(1 + S/o) for the uniform law, o the odds.
+
+    >>> import polars as pl
+    >>> from stirred.randomness.entropy import Entropy
+    >>> swap = ConditionedSwap(match=["size"], swap=["county"], rate="1/2")
+    >>> homes = pl.DataFrame({"size": [1] * 8, "county": list("ABABABAB"), "tenure": list("oorroorr")})
+    >>> swap.plan(homes).specification.budget.shown  # ln 3, and 1e-12 for the lattice of the sampler
+    '1.10'
+    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> "".join(sorted(released["county"]))
+    'AAAABBBB'
+    """
+
+    name: ClassVar[str] = "conditioned-swap"
+    title: ClassVar[str] = "conditioned swapping"
+    settings_model: ClassVar[type[SwapSettings]] = ConditionedSettings
+    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None, "redraw_law": "uniform"}
+    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(ConditionedMoments.of)
+
+    swap_law: ConditionedLaw
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        redraw = str(self.swap_law.redraw_law)
+        law = {"uniform": "a uniform law", "proportional": "a law by size"}.get(redraw, "a declared law")
+        return (
+            f"Conditioned swapping: {', '.join(self.swap)} redrawn among {self.among} from {law} at a rate of "
+            f"{self.swap_law.rate}, conditioned on all counts; everything else is held."
+        )
+
+    @property
+    def cell_law(self) -> CellLaw:
+        """Return what the moments of its tables follow from: one rate, and the law that values are redrawn from."""
+        law = self.swap_law
+        return CellLaw(
+            match=self.match,
+            swap=self.swap,
+            rate_of=lambda values: law.rate,
+            redrawn=type(self).redrawn_stratum,
+            redraw_law=law.redraw_law,
+        )
+
+    def within_reach(self, data: Microdata) -> bool:
+        """Say whether there are few strata: each has moments of its own."""
+        match = list(self.match)
+        return not match or data.households.select(match).n_unique() <= _MOST_STRATA
+
+
+def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) -> Shares:
+    """Return the same for the conditioned swap, from its law of selected counts.
+
+    >>> homes = np.zeros(200, dtype=np.uint32)
+    >>> places = np.repeat(np.arange(2, dtype=np.uint32), 100)
+    >>> margins = SwapMargins.of(homes, places, strata=1, values=2)
+    >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
+    [0.249, 0.249]
+    """
+    from stirred.mechanisms.records.kernels.changed import expected_changes
+
+    if math.isinf(odds):
+        total = margins.records[margins.stratum].astype(np.float64)
+        return 1 - margins.count / total
+    return expected_changes(margins.stratum, margins.count, odds * masses)
+
+
+def redraw_epsilon(rate: Number, masses: Sequence[Fraction]) -> Exact:
+    """Return the loss of the conditioned swap that redraws swap values from a law, in one stratum (R6).
+
+    A record keeps its value with probability 1 - rate and otherwise draws one from the law;
+    the whole is conditioned on giving every value as often as before. ``masses`` are the law's
+    probabilities of the swap values *present* in the stratum. The two smallest decide: among the
+    records in which two tables differ, each value occurs at most every other time.
+
+    >>> third = Fraction(1, 3)
+    >>> redraw_epsilon("1/2", [third, third, third])
+    Exact('ln(4)')
+    >>> redraw_epsilon("1/2", [Fraction(1)]), redraw_epsilon(0, [third, third]), redraw_epsilon(1, [third, third])
+    (Exact('0'), Exact('inf'), Exact('0'))
+    """
+    q = probability(rate, where="rate")
+    for mass in masses:
+        if not 0 < mass <= 1:
+            raise wrong(
+                f"a law that gives a swap value the probability {mass}",
+                where="law",
+                remedy="every value that occurs needs a probability above 0: otherwise nobody can get it",
+            )
+    if len(masses) < 2 or q == 1:
+        return ZERO
+    if q == 0:
+        return INFINITE
+    odds = q / (1 - q)
+    first, second = sorted(masses)[:2]
+    return ln((1 + 1 / (odds * first)) * (1 + 1 / (odds * second))) / 2
+
+
+def redraw_kernel(rate: Number, masses: Sequence[Fraction]) -> list[list[Fraction]]:
+    """Return the kernel (1-q) I + q pi of drawing the value again with probability q."""
+    q = probability(rate, where="rate")
+    return [[(1 - q) * (a == b) + q * mass for b, mass in enumerate(masses)] for a in range(len(masses))]
+
+
+Matrix = Sequence[Sequence[Fraction]]
+
+
+Record = tuple[Hashable, Hashable]
+
+
+class ConditionedKernel:
+    """The law of the table when each record draws by a kernel R, given that the swap margin comes out right.
+
+    The records of hold value h turn the row x_h into t_h with weight [z^t_h] prod over s of
+    (sum over s' of R(s,s') z_s')^x_hs; rows are independent but for the margin, so the probability is the
+    product over rows, divided by the same for the whole stratum as one row.
+    """
+
+    def __init__(self, swap: Margins, kernel: Matrix) -> None:
+        self._kernel = kernel
+        self._swap = tuple(swap)
+        self._row: Callable[[tuple[int, ...]], dict[tuple[int, ...], Fraction]] = lru_cache(None)(self._row_law)
+        self._total = self._row(self._swap)[self._swap]
+        self._denominator = math.lcm(*(w.denominator for row in kernel for w in row)) ** sum(swap)
+
+    def _row_law(self, row: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
+        reached = {(0,) * len(row): Fraction(1)}
+        for source, count in enumerate(row):
+            for _ in range(count):
+                step: dict[tuple[int, ...], Fraction] = {}
+                for counts, weight in reached.items():
+                    for to, chance in enumerate(self._kernel[source]):
+                        if chance and counts[to] < self._swap[to]:
+                            after = (*counts[:to], counts[to] + 1, *counts[to + 1 :])
+                            step[after] = step.get(after, Fraction(0)) + weight * chance
+                reached = step
+        return reached
+
+    def probability(self, x: Table, t: Table) -> Fraction:
+        """Return the probability of t from x."""
+        return self._weight(x, t) / self._total
+
+    def _weight(self, x: Table, t: Table) -> Fraction:
+        rows = zip(x, t, strict=True)
+        return math.prod((self._row(a).get(b, Fraction(0)) for a, b in rows), start=Fraction(1))
+
+    def scaled(self, x: Table, t: Table) -> int:
+        """Return the weight as an integer: over one denominator for all tables of the stratum."""
+        return int(self._weight(x, t) * self._denominator)
+
+
+def conditioned_law(records: Sequence[Record], weight: Callable[[Record, Hashable], Fraction]) -> Law:
+    """Return the law of the released multiset, by enumeration: weight(record, value) for each record and new value.
+
+    >>> law = conditioned_law([("a", "x"), ("b", "y")], lambda r, s: Fraction(1) if r[1] == s else Fraction(1, 3))
+    >>> law[(("a", "x"), ("b", "y"))]
+    Fraction(9, 10)
+    """
+    return permutation_law(
+        records,
+        lambda sigma: math.prod((weight(records[i], records[j][1]) for i, j in enumerate(sigma)), start=Fraction(1)),
+    )
+
+
+def exact_loss_of_conditioned(hold: Margins, swap: Margins, kernel: Matrix) -> UniverseExact:
+    """Return the exact loss of the conditioned swap with any kernel on the swap values, with its witness.
+
+    >>> third = Fraction(1, 3)
+    >>> exact_loss_of_conditioned((1, 1), (1, 1), [[1, third], [third, 1]]).loss
+    Exact('ln(3)')
+    """
+    tables = all_tables(hold, swap)
+    if len(kernel) != len(swap):
+        raise wrong(
+            f"a kernel of {len(kernel)} values for {len(swap)} swap values",
+            where="kernel",
+            remedy="give one row and one column for each swap value",
+        )
+    outputs = up_to_symmetry(tables, hold, swap) if _symmetric(kernel, swap) else tables
+    return exact_loss_of_kernel(tables, outputs, ConditionedKernel(swap, kernel))
+
+
+def _symmetric(kernel: Matrix, swap: Margins) -> bool:
+    """Say whether exchanging two values of equal count leaves the kernel as it is."""
+    size = range(len(swap))
+    for a in size:
+        for b in range(a):
+            if swap[a] == swap[b]:
+                turned = [b if i == a else a if i == b else i for i in size]
+                if any(kernel[turned[i]][turned[j]] != kernel[i][j] for i in size for j in size):
+                    return False
+    return True

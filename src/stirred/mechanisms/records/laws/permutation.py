@@ -1,0 +1,555 @@
+"""Permutation swapping (Algorithm 1): the promise and the act side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from pydantic import Field
+
+from stirred.data.codes import Coded, encode
+from stirred.data.microdata import Microdata
+from stirred.data.problems import DataError, bad_plan, listed
+from stirred.mechanisms.protocol import Curve, NumberMoved, StratumAudit
+from stirred.mechanisms.records.engine import RatedSwap
+from stirred.mechanisms.records.law import PAPER, Kernel, Policy, SwapLaw, class_law, permutation_law
+from stirred.mechanisms.records.laws.counting import count_tables, exact_loss, permutation_moved, psa_weights
+from stirred.mechanisms.records.laws.varying import (
+    LAW,
+    THEOREM,
+    RateRules,
+    agreeing_on_imputed,
+    as_named_values,
+    beside_imputed,
+    check_rule,
+    decisive_stratum,
+    every_rule_fits,
+    fitting,
+    followed_problems,
+    law_beside_imputed,
+    named,
+    own_values,
+    permutation_share,
+    varying_policy,
+    varying_shares,
+    with_record_rates,
+)
+from stirred.mechanisms.records.plan import OwnLoss
+from stirred.mechanisms.records.roles import Roles, SwapRate, SwapSettings
+from stirred.mechanisms.records.strata import FLAGGED, Rule, Shares, Strata, StratumRow, find_strata, imputed_strata
+from stirred.mechanisms.records.swapped_file import Part
+from stirred.spec.budget import PermutationSwapping, SwappedStrata
+from stirred.spec.exact import INFINITE, Exact, largest
+from stirred.spec.given_numbers import probability
+from stirred.spec.law import Law
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
+from stirred.spec.swap_budget import (
+    derangements,
+    psa_epsilon,
+    psa_existential_bound,
+    psa_rates_for,
+    psa_sharp_epsilon,
+    rate_not_above,
+    smallest_psa_epsilon,
+    smallest_psa_rate,
+)
+
+SHARP: Final = "R1 and R2, the sharp form of Theorem 1 (docs/theory/sharp-budget.md)"
+
+
+class PermutationSettings(SwapSettings):
+    """A rate, and where it is another one."""
+
+    rate: SwapRate
+    rates: list[dict[str, Any]] = Field(
+        default=[],
+        description="Other rates, each with the values it applies to, of match, hold or swap variables; the last that "
+        "fits wins.",
+        json_schema_extra={"example": [{"size": 1, "rate": "1/10"}]},
+    )
+    imputed: str | None = Field(
+        default=None,
+        description="A column that flags imputed records, which are not swapped.",
+        json_schema_extra={"example": "imputed"},
+    )
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return the match variables, and the flag of imputed records among them."""
+        flag = [] if self.imputed is None or self.imputed in self.match else [self.imputed]
+        return (*self.match, *flag)
+
+    def law(self) -> PermutationLaw:
+        """Return the law; refuse rates that depend on anything but released values of the record itself (R8)."""
+        rate = probability(self.rate, where="rate")
+        for place, rule in enumerate(self.rates, start=1):
+            check_rule(rule, where=f"rates entry {place}")
+            released = ("rate", *self.matched, *self.swap, *(self.hold or ()))
+            if self.hold is not None and (other := [name for name in rule if name not in released]):
+                raise bad_plan(
+                    f"rates may depend on match, hold and swap variables only, not on {listed(other)}",
+                    where=f"rates entry {place}",
+                    remedy="name values of the record that are released: rates by anything else, such as a flag of "
+                    "risk or rareness made from other records, lose in proportion to the size of the stratum",
+                )
+        return PermutationLaw(rate=rate, declared=declared_rules(self.rates), imputed=self.imputed, match=self.matched)
+
+
+def declared_rules(rates: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
+    """Return rules as they were written down, with exact rates."""
+    return tuple(
+        ({key: value for key, value in rule.items() if key != "rate"}, probability(rule["rate"], where="rates"))
+        for rule in rates
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermutationLaw(SwapLaw):
+    """Select records independently with probability ``rate``, and exchange their values along a derangement.
+
+    The selection is drawn again where exactly one record of a stratum is selected. ``declared`` rules give records with
+    some values other rates; those that name more than ``match`` variables let rates differ inside a stratum (R8).
+    Records that ``imputed`` flags stay as they are (R9).
+    """
+
+    name: ClassVar[str] = "permutation"
+    rests_on: ClassVar[str] = SHARP
+    passes: ClassVar[tuple[str, ...]] = ("selected",)
+    # The budget is a formula in n, another one from n = 4 on, and attained where all values differ (R1).
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (*SwapLaw.audited, ("abcd", "wxyz"))
+
+    rate: Fraction
+    declared: tuple[Rule, ...] = ()
+    imputed: str | None = None
+    match: tuple[str, ...] = ()
+
+    @property
+    def base_rate(self) -> Fraction:
+        """Return the rate of all records that no rule fits."""
+        return self.rate
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the declared rules, and that imputed records are not swapped."""
+        if self.imputed is None:
+            return self.declared
+        left: list[Rule] = [({self.imputed: flag}, Fraction(0)) for flag in FLAGGED]
+        return (*self.declared, *left)
+
+    @property
+    def rate_rules(self) -> RateRules:
+        """Return all rules with the rate of all other records."""
+        return RateRules(rules=self.rules, rate=self.rate)
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """Return the variables besides match that rates depend on: inside a stratum they differ (R8)."""
+        return tuple(dict.fromkeys(name for rule, _ in self.declared for name in rule if name not in self.match))
+
+    @property
+    def closed_form(self) -> bool:
+        """Say whether mean and variance of every swapped cell are known (R18)."""
+        return not self.followed
+
+    @property
+    def by_sizes(self) -> bool:  # type: ignore[override]
+        """Say that sizes decide all but where rates follow records, or some are left out."""
+        return not self.followed and self.imputed is None
+
+    @property
+    def protects_moves(self) -> bool:
+        """Say that whom it moves is protected where rates follow hold or swap values."""
+        return bool(self.followed)
+
+    @property
+    def stratum_law(self) -> str:
+        """Return the name of the law: with rates that differ inside strata it is no class law."""
+        return LAW if self.followed else self.name
+
+    # ---- the promise
+
+    def policy(self, strata: Strata, swap: Coded) -> Policy:
+        """Return the sharp budget (R1), or that of rates that differ inside strata (R8)."""
+        return varying_policy(strata, self.rate_rules) if self.followed else sharp_policy(strata)
+
+    @property
+    def theorem(self) -> tuple[str, ...]:
+        """Return the sharp form and Theorem 1, or R8."""
+        if self.followed:
+            return (THEOREM, SHARP, f"Proposition 4 of {PAPER}")
+        return (SHARP, f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}")
+
+    def promised(self, specification: Specification, *, unit: str) -> Specification:
+        """Return the promise with what rules assume; with imputed records, between files that agree on these (R9)."""
+        if self.followed:
+            assumptions = (*specification.assumptions, own_values(self.followed))
+            specification = replace(specification, assumptions=assumptions)
+        return specification if self.imputed is None else agreeing_on_imputed(specification, self.imputed, unit=unit)
+
+    def own_loss(self, strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+        """Return the enumerated loss of small strata; the enumeration is for one rate in each."""
+        return None if self.followed else own_loss(strata, swap=swap, held=held)
+
+    def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
+        """Return the exact loss on a stratum where hold and swap values occur this often, beside its bounds.
+
+        ``sharp_bound`` holds for every stratum of this size (swapping theory R1 and R2), ``theorem_bound`` is the
+        paper's, and some stratum of this size loses at least ``existential_bound`` (Theorem 3).
+
+        >>> found = PermutationLaw(rate=Fraction(1, 2)).stratum_audit((3, 2), (2, 2, 1))
+        >>> found.passed, found.tables, found.exact_loss <= found.sharp_bound <= found.theorem_bound
+        (True, 5, True)
+        """
+        found = exact_loss(hold, swap, self.rate)
+        # A stratum with one hold value or one swap value has a single table: nothing to swap (R1, live).
+        size = sum(hold) if len(hold) > 1 and len(swap) > 1 else 0
+        return replace(
+            found.audit(psa_sharp_epsilon(self.rate, stratum=size), for_every=" of this size"),
+            theorem_bound=psa_epsilon(self.rate, largest_stratum=size),
+            existential_bound=psa_existential_bound(self.rate, largest_stratum=size),
+        )
+
+    # ---- the strata, and whom the law moves in them
+
+    def strata(
+        self, households: pl.DataFrame, *, match: Sequence[str], swap: Coded | None, held: Sequence[Part] | None
+    ) -> Strata:
+        """Return the strata with their rates, or with those of their records; refuse a rule that fits nothing."""
+        if not self.followed:
+            strata = find_strata(households, match=match, swap=swap, held=held, rules=self.rules, rate=self.rate)
+            every_rule_fits(self.declared, strata)
+            return strata
+        assert swap is not None
+        strata = find_strata(households, match=match, swap=swap, held=held, rate=self.rate)
+        hold = [name for name in self.followed if name not in swap.levels.columns]
+        return with_record_rates(strata, self.rate_rules, households, hold=hold, swap=swap, declared=len(self.declared))
+
+    def left_out(self, strata: Strata) -> Strata:
+        """Mark imputed strata: files are compared only if they agree there, so nothing in them can differ (R9)."""
+        if self.imputed is None:
+            return strata
+        return replace(strata, live=strata.live & ~imputed_strata(strata, self.imputed))
+
+    def moved(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum; not a number where that is protected."""
+        if self.followed:
+            return varying_shares(strata)
+        if not self.rules:  # the strata may be those of a plan at another rate
+            return permutation_share(strata.records, np.full(strata.count, float(self.rate)))
+        rates = np.array([float(each.lowest) for each in strata.rates])
+        return permutation_share(strata.records, rates[strata.which])
+
+    def changed(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the share of records that change their value; refuse where it depends on what is protected."""
+        if not self.followed:
+            return SwapLaw.changed(self, strata, swap)
+        raise bad_plan(
+            "whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
+            where="rates",
+            remedy="compare its loss by `stirred plan`, one plan at a time",
+        )
+
+    def decisive(self, strata: Strata) -> StratumRow | None:
+        """Return the stratum that sets the loss, where rates differ."""
+        if strata.by_record is None and len({strata.rates[kind] for kind in np.unique(strata.which[strata.live])}) < 2:
+            return None
+        return decisive_stratum(strata)
+
+    # ---- the draw and the exact law
+
+    def kernel(self, strata: Strata, swap: Coded) -> Kernel:
+        """Return Algorithm 1 on whole columns."""
+        from stirred.mechanisms.records.kernels.selected import swap_in_place
+
+        return partial(swap_in_place, rates=strata.kernel_rates)
+
+    def on_small(self, records: Any) -> Law:
+        """Return the exact law of one stratum at one rate."""
+        return psa_law(records, rate=self.rate)
+
+    # ---- other rates
+
+    def losses(self, strata: Strata, swap: Coded, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return the loss if one rate applied to all strata, for several."""
+        return [(rate, psa_sharp_epsilon(rate, stratum=strata.largest_size)) for rate in rates]
+
+    def rate_reaching(self, strata: Strata, swap: Coded, epsilon: Exact) -> Fraction:
+        """Return the gentlest rate for all strata whose loss is at most ``epsilon``; refuse where there is none."""
+        return rate_not_above(epsilon, largest_stratum=strata.largest_size, bound="sharp")
+
+    def rates_reaching(self, strata: Strata, swap: Coded, epsilon: Exact) -> list[tuple[float, Fraction]]:
+        """Return both rates: the loss falls with the rate, and rises again at high ones."""
+        size = strata.largest_size
+        rates = psa_rates_for(epsilon, largest_stratum=size, bound="sharp")
+        low, high = (rate_not_above(epsilon, largest_stratum=size, high=high, bound="sharp") for high in (False, True))
+        return [(float(rates.low), low), (float(rates.high), high)]
+
+    def loss_curve(self, strata: Strata) -> Curve | None:
+        """Return the loss against the rate for the largest stratum, with the rates that were chosen."""
+        if strata.by_record is not None or strata.largest_live is None:
+            return None
+        points, least = _curve(strata.largest_size)
+        chosen = tuple(
+            (float(part.rate), float(psa_sharp_epsilon(part.rate, stratum=part.largest_stratum)))
+            for part in sharp_policy(strata).strata
+            if 0 < part.rate < 1 and part.largest_stratum
+        )
+        y = "epsilon (relative to the invariants)"
+        return Curve(points=points, marked=chosen, least=least, x="swap rate", y=y)
+
+
+def sharp_policy(strata: Strata) -> PermutationSwapping:
+    """Return the budget as a function of the universe: the largest live stratum at each rate (R1)."""
+    sizes: dict[Fraction, int] = {}
+    for kind in np.unique(strata.which).tolist():
+        live, rate = strata.live & (strata.which == kind), strata.rates[kind].lowest
+        sizes[rate] = max(sizes.get(rate, 0), int(strata.records[live].max(initial=0)))
+    parts = tuple(SwappedStrata(rate=rate, largest_stratum=size) for rate, size in sorted(sizes.items()))
+    return PermutationSwapping(strata=parts, bound="sharp")
+
+
+class PermutationSwap(RatedSwap):
+    """Swap values between records of equal ``match`` values: the Permutation Swapping Algorithm.
+
+    Records are selected independently with probability ``rate`` (drawn again where exactly one of a
+    stratum is selected) and exchange all their ``swap`` variables along a uniformly random
+    derangement; everything else, persons included, is held. ``rates`` overrides the rate where match, hold or swap
+    variables have given values, the last fitting rule winning; inside a stratum that costs more (R8), and a rate
+    that depends on other records has no such budget and is refused (R8e). ``imputed`` names a column that flags imputed
+    records: they exchange with nobody and are published as they are (R9).
+
+    >>> from stirred.randomness.entropy import Entropy
+    >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="3/4")
+    >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
+    >>> swap.plan(homes).specification.budget.shown
+    '1.10'
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["exposed"]).public["data"]
+    >>> sorted(released.select("size", "county").rows())  # match x swap is invariant
+    [(1, 'A'), (1, 'B'), (2, 'A'), (2, 'B')]
+    """
+
+    name: ClassVar[str] = "permutation-swap"
+    title: ClassVar[str] = "permutation swapping"
+    settings_model: ClassVar[type[SwapSettings]] = PermutationSettings
+    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
+    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
+
+    swap_law: PermutationLaw
+    settings: PermutationSettings
+
+    @property
+    def match(self) -> tuple[str, ...]:
+        """Return the match variables, and the flag of imputed records among them."""
+        return self.settings.matched
+
+    @property
+    def rates(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the rules as they were written down."""
+        return tuple(self.settings.rates)
+
+    @property
+    def imputed_flag(self) -> str | None:
+        """Return the column that flags imputed records, which are not swapped."""
+        return self.swap_law.imputed
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        left = "" if self.imputed_flag is None else f" records flagged by {self.imputed_flag} are left as they are;"
+        rates = f"at a rate of {self.swap_law.rate}"
+        if self.rates:
+            rates = f"at rates that depend on {', '.join(self.swap_law.followed) or 'the match values'}"
+        swapped = f"{', '.join(self.swap)} exchanged among {self.among}, {rates}"
+        return f"Permutation swapping: {swapped};{left} everything else is held."
+
+    def _roles(self, data: Microdata) -> Roles:
+        followed = [name for name in self.swap_law.followed if name not in self.swap]
+        problems = [*followed_problems(data, followed)]
+        try:
+            roles = super()._roles(data)
+        except StirredError as error:
+            raise type(error)([*error.problems, *problems]) from None
+        if problems:
+            raise DataError(problems)
+        return roles
+
+    # ---- small universes for audits
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law of the swapped table for a small dataset of one stratum.
+
+        Rules on match values do not count. A hold or swap value is that of the one variable that rules name, or a
+        tuple where they name several; where imputed records are left out, hold values are pairs (flag, value).
+        """
+        if self.imputed_flag is not None:
+            return law_beside_imputed(dataset, self._without_flag().law)
+        if not self.swap_law.followed:
+            return self.swap_law.on_small(dataset)
+        rules, (hold, swap) = self.swap_law.rate_rules.without(self.match), self._sides()
+        return varying_rate_law(dataset, lambda record: rules.of({**named(hold, record[0]), **named(swap, record[1])}))
+
+    def _without_flag(self) -> PermutationSwap:
+        """Return the same swap of the records that are not imputed."""
+        flag = self.imputed_flag
+        match = [name for name in self.match if name != flag]
+        return self.with_settings(match=match, rates=[rule for rule in self.rates if flag not in rule], imputed=None)
+
+    def _sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the hold and the swap variables of a file of one stratum: those that rates depend on, or one."""
+        followed = self.swap_law.followed
+        swap = tuple(name for name in self.swap if name in followed)
+        return tuple(name for name in followed if name not in swap) or ("held",), swap or self.swap[:1]
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small strata; with rules, of the values that these name.
+
+        Where imputed records are left out, two of them stand beside the others: the same ones in a whole universe (R9).
+        """
+        if self.imputed_flag is not None:
+            return [*map(beside_imputed, self._without_flag().audit_universes())]
+        universes = super().audit_universes()
+        if not self.swap_law.followed:
+            return universes
+        rules, (hold, swap) = self.swap_law.rate_rules.without(self.match), self._sides()
+        names = {**as_named_values("abcd", hold, rules), **as_named_values("xyzw", swap, rules)}
+        return [[tuple(sorted((names[h], names[s]) for h, s in table)) for table in tables] for tables in universes]  # type: ignore[attr-defined]
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
+        first: Any = universe[0]
+        hold, swap = self._sides()
+        if self.imputed_flag is None:
+            records = [{**named(hold, h), **named(swap, s)} for h, s in first]
+        else:
+            records = [{self.imputed_flag: flag, **named(hold, h), **named(swap, s)} for (flag, h), s in first]
+        rules = fitting([rule for rule in self.rates if not {*rule} & {*self.match}], records)
+        one = self.with_settings(match=(), swap=swap, hold=hold, rates=rules)
+        return one.plan(pl.DataFrame(records), doubts=False).specification
+
+
+@lru_cache(maxsize=8)
+def _curve(size: int) -> tuple[tuple[tuple[float, float], ...], tuple[float, float]]:
+    """Return the loss against the rate for a largest stratum, and its smallest: the same in every edition."""
+    least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
+    # In large strata the smallest loss lies behind the last rate of the grid, and the curve bends down to it.
+    grid = [Fraction(p, 200) for p in range(1, 200)]
+    last = [rate for k in range(1, 30) if float(rate := 1 - Fraction(1, 200 * 2**k)) < least[0]]
+    points = [(float(rate), float(psa_sharp_epsilon(rate, stratum=size))) for rate in (*grid, *last)]
+    return (*points, *([least] if least[0] > points[-1][0] else [])), least
+
+
+Record = tuple[Hashable, Hashable]
+
+
+def psa_law(records: Sequence[Record], *, rate: Fraction) -> Law:
+    """Return the law of the released multiset of (hold, swap) pairs, for the records of one stratum.
+
+    >>> law = psa_law([("a", "x"), ("b", "y")], rate=Fraction(1, 4))
+    >>> law[(("a", "y"), ("b", "x"))]
+    Fraction(1, 10)
+    """
+    return class_law(records, psa_weights(len(records), rate))
+
+
+def varying_rate_law(records: Sequence[Record], rate: Callable[[Record], Fraction]) -> Law:
+    """Return the law of permutation swapping when record i is selected with probability ``rate(record)``.
+
+    The selection is drawn again where exactly one record is selected; the derangement is uniform.
+
+    >>> law = varying_rate_law([("a", "x"), ("b", "y")], lambda record: Fraction(1, 2 if record[0] == "a" else 4))
+    >>> law[(("a", "y"), ("b", "x"))]
+    Fraction(1, 4)
+    """
+    rates = [probability(rate(record), where="rate") for record in records]
+
+    def chance(sigma: tuple[int, ...]) -> Fraction:
+        moved = [i != j for i, j in enumerate(sigma)]
+        selected = math.prod((p if m else 1 - p for p, m in zip(rates, moved, strict=True)), start=Fraction(1))
+        return selected / derangements(sum(moved))
+
+    return permutation_law(records, chance)
+
+
+# What a plan may spend on enumeration: a second or so.
+_MOST_RECORDS = 30
+_MOST_TABLES = 300
+
+
+def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+    """Return what the margins tell about the loss, or None where R1 is all there is to say."""
+    live, rates = np.flatnonzero(strata.live), [each.lowest for each in strata.rates]
+    at_one = live[np.array([rate == 1 for rate in rates])[strata.which[live]]]
+    small = bool(live.size) and bool((strata.records[live] <= _MOST_RECORDS).all())
+    if not small and not at_one.size:
+        return None
+    wanted = np.zeros(strata.count, dtype=np.bool_)
+    wanted[live if small else at_one] = True
+    margins = _margins(strata.coded, swap, held, wanted)
+    each = {stratum: rates[strata.which[stratum]] for stratum in live.tolist()}
+    losses = _enumerated({stratum: (margins[stratum], each[stratum]) for stratum in margins})
+    exact = None if losses is None or not small else largest(list(losses.values()))
+    finite = all(rate > 0 and (rate < 1 or _always_reachable(*margins[stratum])) for stratum, rate in each.items())
+    # Strata by the hundred thousand are mostly alike: each kind is bounded once.
+    found = {} if losses is None else losses
+    kinds = {(int(strata.which[n]), int(strata.records[n]), id(found.get(n))): n for n in each}
+    bounds = [_bound(each[n], int(strata.records[n]), found.get(n)) for n in kinds.values()]
+    return OwnLoss(exact=exact, bound=largest(bounds), finite=finite)
+
+
+def _bound(rate: Fraction, records: int, enumerated: Exact | None) -> Exact:
+    if rate == 1:
+        return INFINITE if enumerated is None else enumerated
+    return psa_sharp_epsilon(rate, stratum=records)
+
+
+_Margins = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _margins(coded: Coded, swap: Coded, held: Sequence[Part], wanted: npt.NDArray[np.bool_]) -> dict[int, _Margins]:
+    """Return for each wanted stratum how often each of its hold values and swap values occurs."""
+    rows = wanted[coded.codes]
+    parts = [part(rows).alias(str(number)) for number, part in enumerate(held)]
+    hold = encode(pl.DataFrame(parts), [column.name for column in parts]).codes
+    frame = pl.DataFrame({"stratum": coded.codes[rows], "hold": hold, "swap": swap.codes[rows]})
+
+    def counts(name: str) -> dict[int, tuple[int, ...]]:
+        found = frame.group_by("stratum", name).len().group_by("stratum").agg(pl.col("len").sort(descending=True))
+        return {int(code): tuple(lengths) for code, lengths in found.rows()}
+
+    held_counts, swap_counts = counts("hold"), counts("swap")
+    return {code: (held_counts[code], swap_counts[code]) for code in held_counts}
+
+
+def _enumerated(strata: dict[int, tuple[_Margins, Fraction]]) -> dict[int, Exact] | None:
+    """Return the exact loss of each stratum, or None if that takes too long."""
+    if any(sum(margins[0]) > _MOST_RECORDS for margins, _ in strata.values()):
+        return None
+    left = _MOST_TABLES
+    # Hashing a fraction is slow.
+    kinds = {code: (margins, rate.as_integer_ratio()) for code, (margins, rate) in strata.items()}
+    cases: dict[tuple[_Margins, tuple[int, int]], Exact] = dict.fromkeys(kinds.values(), INFINITE)
+    for margins, _ in cases:
+        left -= count_tables(*margins, most=left)
+        if left < 0:
+            return None
+    for margins, rate in cases:
+        cases[margins, rate] = _loss(margins, Fraction(*rate))
+    return {code: cases[kind] for code, kind in kinds.items()}
+
+
+@lru_cache(maxsize=1024)  # plans that are compared differ in little, and their strata not at all
+def _loss(margins: _Margins, rate: Fraction) -> Exact:
+    return exact_loss(*margins, rate).loss
+
+
+def _always_reachable(hold: tuple[int, ...], swap: tuple[int, ...]) -> bool:
+    """Say whether at rate 1 every table can become every other: not both margins have a 1 (R2b)."""
+    return min(hold) > 1 or min(swap) > 1

@@ -1,0 +1,314 @@
+"""What a swap says for people: the facts of its plan, what a reader may conclude, and its part of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from stirred.data.problems import number
+from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Rated, Section, Table, Typical
+from stirred.spec.budget import Derived
+from stirred.spec.document import number_out
+from stirred.spec.exact import Exact
+from stirred.spec.invariant import plural
+from stirred.spec.number_text import percent
+
+if TYPE_CHECKING:
+    from stirred.data.microdata import Microdata
+    from stirred.mechanisms.records.engine import Swap
+    from stirred.mechanisms.records.plan import SwapPlan
+    from stirred.mechanisms.records.strata import Strata
+
+
+UNDO: Final = "stirred unswap TABLE.csv --bundle DIR --out FILE.csv"
+NOTHING_SWAPPED: Final = "Nothing was swapped: every count is exact, and the file is published as it is."
+COUNTED: Final = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
+_RATES: Final = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
+_STRATA_SHOWN: Final = 40
+_NAMES_SHOWN: Final = 3
+_SIZES: Final = ((1, 9), (10, 99), (100, 999), (1_000, 10**15))
+_NINE_IN_TEN: Final = 1.645  # standard deviations of a normal error
+_STRATA_LISTED: Final = 50
+
+
+def nothing_swapped(plan: SwapPlan) -> bool:
+    """Say whether a plan leaves every record as it is, by its rate or because there is nothing to exchange."""
+    return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
+
+
+# ---- the facts of a plan ----------------------------------------------------------------------------------
+
+
+def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
+    """Return the numbers of a plan, and what it says of its strata and of whom it moves."""
+    strata, largest, exact = plan.strata, plan.strata.largest_live, plan.exact_loss
+    further = {
+        key: value
+        for each in plan.further
+        for key, value in _loss(each.name, each.specification.budget.realised).items()
+    }
+    live = int(strata.live.sum())
+    return (
+        Fact(values={**further, **_loss("paper_epsilon", plan.paper_epsilon)}),
+        Fact(
+            values={
+                "exact_loss": None if exact is None else number_out(exact),
+                "exact_loss_expression": None if exact is None else str(exact),
+                "records": int(strata.records.sum()),
+            }
+        ),
+        Fact(
+            label="strata",
+            sentence=f"{strata.count:,}, of which {live:,} have something to swap",
+            values={"strata": strata.count, "live_strata": live},
+        ),
+        Fact(
+            label="largest",
+            sentence=_with_values(strata, largest.values, largest.records) if largest else "none is live",
+            values={"largest_live_stratum": largest.records if largest else 0},
+        ),
+        _moved(plan),
+        *_unchanged(plan),
+        *_decisive(plan),
+        Fact(values={"largest_strata": _listed(strata)}, for_plans=True, confidential=True),
+    )
+
+
+def _loss(name: str, loss: Exact) -> dict[str, Any]:
+    return {name: number_out(loss), f"{name}_exact": str(loss)}
+
+
+def _with_values(strata: Strata, values: Sequence[object], records: int) -> str:
+    named = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, values, strict=True))
+    return number(records, "record") + (f" ({named})" if named else "")
+
+
+def _moved(plan: SwapPlan) -> Fact:
+    """Say how many records are expected to move, or to change where the law is one of values and not of records."""
+    share = plan.strata.moved
+    values = {"expected_share_moved": share}
+    if share is None:
+        why = "with rates by hold and swap values together it depends on counts that are protected"
+        return Fact(label="moved", sentence=f"not said: {why}", values=values)
+    label = "changed" if plan.moved_get == "another value" else "moved"
+    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{plan.moved_by}"
+    return Fact(label=label, sentence=sentence, values=values)
+
+
+def _unchanged(plan: SwapPlan) -> list[Fact]:
+    """Say which records a swap leaves alone and the response does not; others are listed with what is not protected."""
+    count = plan.strata.exact_records
+    if not count or plan.perturbed is None:
+        return []
+    but = f"in strata with nothing to swap, but for the response on {plan.perturbed}"
+    return [Fact(label="unchanged", sentence=f"{number(count, 'record')} {but}")]
+
+
+def _decisive(plan: SwapPlan) -> list[Fact]:
+    """Say which stratum sets the loss, where rates differ."""
+    if (stratum := plan.decisive) is None:
+        return []
+    values = ", ".join(f"{k} = {v}" for k, v in zip(plan.strata.match, stratum.values, strict=True)) or "all records"
+    sentence = f"{values}: {number(stratum.records, 'record')} at rate {stratum.rates}"
+    return [Fact(label="loss set by", sentence=sentence)]
+
+
+def _listed(strata: Strata) -> list[dict[str, Any]]:
+    return [
+        {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
+         "live": s.live, "rate": str(s.rates), "expected_share_moved": s.share}
+        for s in strata.largest(_STRATA_LISTED)
+    ]  # fmt: skip
+
+
+# ---- what a reader may conclude ---------------------------------------------------------------------------
+
+
+def exactness(mechanism: Swap, table: Table, data: Microdata, plan: SwapPlan) -> str:
+    """Say whether a table is one that swapping cannot change.
+
+    Tables of match and swap variables, and tables of held variables, are exact; those that cross a
+    swap variable with a held one that is not matched are disturbed (Proposition 4). So are all tables of a variable
+    that got a randomised response (R14).
+    """
+    variables = set(table.variables)
+    if plan.perturbed in variables:
+        return "disturbed by the response and by swapping"
+    held = {*plan.exact_hold, *data.person_variables}
+    if (
+        nothing_swapped(plan)
+        or variables <= held
+        or (variables <= {*mechanism.match, *plan.exact_swap} and not table.of_persons)
+    ):
+        return "exact"
+    return "disturbed by swapping"
+
+
+def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
+    """Return what a reader of swapped records may conclude."""
+    if nothing_swapped(plan):
+        return [NOTHING_SWAPPED]
+    swapped, share = ", ".join(mechanism.swap), plan.strata.moved
+    many = "records" if share is None else f"about {100 * share:.1f}% of records"
+    held = [name for name in plan.exact_hold if name not in mechanism.match]
+    held += ["everything about persons"] if plan.universe.persons else []
+    undo, with_ = correction_in_words(mechanism, plan), crossed_with(plan)
+    crossed = " x ".join([*mechanism.match, *plan.exact_swap])
+    return [
+        *([f"Counts of {crossed}, and any sums of them, are exact."] if crossed else []),
+        *([f"Counts of anything held ({', '.join(held)}), without {swapped}, are exact."] if held else []),
+        *mechanism.before_in_words,
+        f"Counts that cross {swapped} with {with_} are disturbed: {many} carry another "
+        f"record's {swapped}. Associations between {swapped} and {with_} are weakened.",
+        *(f"Not protected: {item}." for item in plan.specification.multiverse.consequences),
+        *([undo] if undo else []),
+    ]
+
+
+def reading_tables(mechanism: Swap, plan: SwapPlan) -> list[str]:
+    """Say where tables come from, and how to undo their bias."""
+    undo = "" if nothing_swapped(plan) else correction_in_words(mechanism, plan)
+    return [COUNTED, *([undo] if undo else [])]
+
+
+def crossed_with(plan: SwapPlan) -> str:
+    """Return what stays with its record while others are swapped: held variables, or that of a response alone."""
+    held = plan.universe.persons or any(name not in plan.universe.match for name in plan.exact_hold)
+    return "held variables" if held or plan.perturbed in (None, *plan.universe.swap) else str(plan.perturbed)
+
+
+def correction_in_words(mechanism: Swap, plan: SwapPlan) -> str:
+    """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
+    if mechanism.cell_law is None:
+        return ""
+    return (
+        f"Tables that cross {', '.join(mechanism.swap)} with {crossed_with(plan)} are drawn towards independence. "
+        f"`{UNDO}` undoes this bias from the public files alone, with "
+        "standard errors and intervals; the formula is in docs/theory/moments.md of stirred."
+    )
+
+
+# ---- the report -------------------------------------------------------------------------------------------
+
+
+def few(names: Sequence[str]) -> str:
+    """Return names in a sentence, of many the first two.
+
+    >>> few(["county"]), few(["county", "tract", "block"]), few(["a", "b", "c", "d"])
+    ('county', 'county, tract and block', 'a, b and 2 more columns')
+    """
+    shown = [*names] if len(names) <= _NAMES_SHOWN else [*names[:2], f"{len(names) - 2} more columns"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+
+
+def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
+    """Return what leaves unchanged and what was swapped, in two sentences."""
+    if plan.perturbed is not None:
+        return Mechanism.headline(mechanism, plan)
+    every = f"Every {mechanism.unit}{', with its persons,' if plan.universe.persons else ''}"
+    if nothing_swapped(plan):
+        return Headline(unchanged=f"{every} leaves as it is.", disturbed="Nothing was disturbed.")
+    units, swapped, records = plural(mechanism.unit), few(mechanism.swap), int(plan.strata.records.sum())
+    among = f"{units} with equal {few(mechanism.match)}" if mechanism.match else f"all {units}"
+    unchanged = f"{every} is published with all its values unchanged except {swapped}, exchanged among {among}."
+    if plan.strata.moved is None:
+        return Headline(unchanged=unchanged, disturbed=_moved_at_length(plan))
+    share, changed = percent(plan.strata.moved, digits=2), mechanism.expected_change(plan)
+    true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
+    kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
+    told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
+    return Headline(unchanged=unchanged, disturbed=told)
+
+
+def swap_errors(mechanism: Swap, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+    """Return the errors of published counts by their size, estimated without bias from the public files (R18).
+
+    The estimate of one cell may be negative and is not shown: it is averaged over the cells of a size.
+    """
+    found = {}
+    for title, cells in corrected.items():
+        for low, high in _SIZES:
+            own = cells.filter(pl.col("published").is_between(low, high))
+            squared = float(own["squared_error"].sum()) / max(own.height, 1)
+            if squared > 0:  # false where it is not a number, or the cells are too few to say
+                # A cell that came out small by chance is taken for a small one.
+                over = ", overstated" if low == 1 else ""
+                size = f"{low:,} to {high:,}{over}" if high < _SIZES[-1][1] else f"{low:,} and more"
+                error, unknown = math.sqrt(squared), bool((own["kept"] > 0).any())
+                within = math.ceil(_NINE_IN_TEN * error)  # errors of counts are whole: half a record is none
+                found[low == 1, -own.height, title, low] = Typical(
+                    table=title, size=size, cells=own.height, error=error, within=within, at_least=unknown
+                )
+    # Counts of 10 and more come first, the most frequent of them; the smallest are what nobody should rely on.
+    return [found[key] for key in sorted(found)]
+
+
+def swap_sections(mechanism: Swap, plan: SwapPlan) -> list[Section]:
+    """Return the sections of a report on rate and loss, and on the strata."""
+    return [Section(title="Rate and loss", blocks=tuple(_rate(mechanism, plan))), _strata(plan)]
+
+
+def _rate(mechanism: Swap, plan: SwapPlan) -> list[Block]:
+    strata = plan.strata
+    size = strata.largest_size
+    if plan.perturbed is not None:
+        return _losses(mechanism, plan, size)
+    if strata.largest_live is None:
+        return [
+            "No stratum has two different households in two different places: swapping changes nothing, and the "
+            "loss of 0 is not protection. Everything in the file is published as it is."
+        ]
+    if nothing_swapped(plan):
+        return [f"{NOTHING_SWAPPED} Nothing is promised."]
+    curve = mechanism.loss_curve(plan)
+    if curve is None:
+        return _losses(mechanism, plan, size)
+    summary = (
+        f"The largest stratum with something to swap has {size:,} records. A smaller one would give a smaller number, "
+        "but only because more is then published exactly."
+    )
+    return [summary, *(text for text in (plan.why_this_number, plan.also_promised) if text), curve]
+
+
+def _moved_at_length(plan: SwapPlan) -> str:
+    """Say how many records are expected to get other values, or that saying it would tell of what is protected."""
+    share = plan.strata.moved
+    if share is None:
+        return (
+            "How many records move is not said: where rates follow hold and swap values together it depends on counts "
+            "that are protected."
+        )
+    return f"About {100 * share:.1f}% of all records are expected to get {plan.moved_get}."
+
+
+def _losses(mechanism: Swap, plan: SwapPlan, size: int) -> list[Block]:
+    """Return rate and loss of the other members, whose loss is not a function of the largest size alone."""
+    text = (
+        f"{mechanism.in_words} The largest stratum with something to swap has {size:,} records. "
+        f"{_moved_at_length(plan)}"
+    )
+    losses = mechanism.losses(plan, _RATES) if isinstance(mechanism, Rated) else []
+    rows = tuple((percent(rate), e.shown()) for rate, e in losses)
+    policy = plan.specification.budget.policy
+    if plan.strata.by_record is not None and isinstance(policy, Derived):
+        text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"
+    header = ("rate", "ε (relative to the invariants)")
+    by_rate = [Grid(header=header, rows=rows, numbers=header)] if rows else []
+    return [text, *([plan.also_promised] if plan.also_promised else []), *by_rate]
+
+
+def _strata(plan: SwapPlan) -> Section:
+    strata = plan.strata
+    live = int(strata.live.sum())
+    count = f"{number(strata.count, 'stratum', 'strata')}, {live:,} of them with something to swap."
+    more = f" The {_STRATA_SHOWN} largest are shown." if strata.count > _STRATA_SHOWN else ""
+    header = (*strata.match, "records", "something to swap", "rate", "expected share moved")
+    rows = tuple(
+        (*map(str, s.values), s.records, s.live, str(s.rates), "" if s.share is None else f"{100 * s.share:.2f}%")
+        for s in strata.largest(_STRATA_SHOWN)
+    )
+    return Section(title="Strata", blocks=(count + more, Grid(header=header, rows=rows, numbers=header[-2:])))

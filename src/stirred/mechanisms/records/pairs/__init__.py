@@ -1,0 +1,1 @@
+"""Swapping of disjoint pairs of records, as agencies do it."""

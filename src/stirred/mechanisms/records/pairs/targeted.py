@@ -1,0 +1,423 @@
+"""`targeted-record-swap`: record swapping targeted at households at risk, with the names of sdcMicro."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from stirred.data.codes import encode
+from stirred.data.columns import select
+from stirred.data.household_rows import household_rows
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_file, bad_plan, number
+from stirred.mechanisms.protocol import Names, Rate, Settings
+from stirred.mechanisms.records.pairs.choices import Choices, ChoiceTree, ChoiceWeights, Rows, law_of
+from stirred.mechanisms.records.pairs.engine import RecordSwap, apart
+from stirred.mechanisms.records.pairs.obscurity import Prior, prior_of
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import fraction, probability
+from stirred.spec.law import Law
+from stirred.spec.number_text import percent
+
+_MILLION = 1_000_000  # given risks are whole millionths
+_MOST = 2_000  # of them 31 bits hold so many
+
+
+class TargetedSettings(Settings):
+    """The arguments of sdcMicro's recordSwap, with the same names and meanings; ``hid`` stands under [data]."""
+
+    hierarchy: Names = Field(
+        description="Columns of the geography, the coarsest first.", json_schema_extra={"example": "county,district"}
+    )
+    similar: Names | list[list[str]] = Field(
+        description="Columns on which partners must agree; or lists of columns, of which the first is tried first.",
+        json_schema_extra={"example": "hsize"},
+    )
+    swaprate: Rate = Field(
+        default="5%",
+        description="The share of each finest area that is exchanged, including those at risk. All at risk are "
+        "exchanged, also where they are more.",
+    )
+    risk_variables: Names = Field(default=[], description="Columns in which persons are counted to find rare ones.")
+    k_anonymity: int = Field(default=3, ge=0, description="At risk is whoever shares these columns with fewer others.")
+    risk: Names = Field(default=[], description="Instead: columns with the risk at each level, from 0 on.")
+    risk_threshold: Rate | None = Field(default=None, description="With risk: above it a household is at risk.")
+    carry_along: Names = Field(default=[], description="Further columns that are exchanged with the geography.")
+    rate_prior: dict[str, str] | None = Field(
+        default=None, description="What an attacker believes about the rate, for what its secrecy would add."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetedSwap(RecordSwap):
+    """Swap the geography of households at risk, and of others at a rate, with similar ones elsewhere.
+
+    >>> homes = pl.DataFrame({"area": list("AAABBB"), "hsize": [1, 1, 1, 1, 2, 2], "race": list("xwwwww")})
+    >>> swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    >>> from stirred import Entropy
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["nothing-promised"]).public["data"]
+    >>> released.filter(pl.col("race") == "x")["area"].to_list()  # the one at risk has moved
+    ['B']
+    """
+
+    name: ClassVar[str] = "targeted-record-swap"
+    title: ClassVar[str] = "targeted record swapping"
+    settings_model: ClassVar[type[Settings]] = TargetedSettings
+    breaks: ClassVar[str] = (
+        "Who is swapped depends on the other records, and pairs are disjoint: some files can never become others."
+    )
+    witness: ClassVar[str] = (
+        "the files {(A, u), (B, v)} and {(A, v), (B, u)}, both records at risk: each becomes the other with certainty, "
+        "and the output tells which it was; without risks, of three areas with one record each no swap makes a cycle"
+    )
+
+    hierarchy: Sequence[str]
+    similar: Sequence[Any]
+    swaprate: Any = "5%"
+    risk_variables: Sequence[str] = ()
+    k_anonymity: int = 3
+    risk: Sequence[str] = ()
+    risk_threshold: Any = None
+    carry_along: Sequence[str] = ()
+    rate_prior: Mapping[str, Any] | None = None
+    unit: str = "household"
+    settings_from: str | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        for name in ("hierarchy", "risk_variables", "risk", "carry_along"):
+            given = getattr(self, name)
+            put(self, name, (given,) if isinstance(given, str) else tuple(given))
+        similar = [self.similar] if isinstance(self.similar, str) else list(self.similar)
+        profiles = [similar] if all(isinstance(each, str) for each in similar) else similar
+        put(self, "similar", tuple(tuple(each) for each in profiles))
+        put(self, "swaprate", probability(self.swaprate, where="swaprate"))
+        for where, wrong, what, remedy in (
+            ("hierarchy", not self.hierarchy, "there is no geography to exchange", "name its columns"),
+            ("similar", not all(self.similar), "a profile without columns", "name columns in each profile"),
+            ("risk", bool(self.risk) and len(self.risk) != len(self.hierarchy),
+             "there is not one column of risk for each level", "name as many as in hierarchy"),
+            ("risk", bool(self.risk) and bool(self.risk_variables), "risks are given and counted", "leave one out"),
+            ("risk_threshold", bool(self.risk) != (self.risk_threshold is not None),
+             "risk_threshold goes with risk, and risk_variables with k_anonymity", "give both or none"),
+        ):  # fmt: skip
+            if wrong:
+                raise bad_plan(what, where=where, remedy=remedy)
+
+    @property
+    def swapped(self) -> tuple[str, ...]:
+        """Return geography and what is carried along."""
+        return tuple(dict.fromkeys((*self.hierarchy, *self.carry_along)))
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return what all profiles have in common."""
+        return tuple(name for name in self.similar[0] if all(name in profile for profile in self.similar))
+
+    @property
+    def nominal_rate(self) -> Fraction:
+        """Return the swap rate."""
+        return Fraction(self.swaprate)
+
+    @property
+    def prior(self) -> Prior | None:
+        """Return what an attacker believes about the rate."""
+        return None if self.rate_prior is None else prior_of(self.rate_prior)
+
+    @property
+    def used(self) -> Sequence[str]:
+        """Return all columns of the settings."""
+        return [*self.swapped, *(n for p in self.similar for n in p), *self.risk_variables, *self.risk]
+
+    @property
+    def _left_out(self) -> Collection[str]:
+        return self.risk  # a risk tells who was likely swapped
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        return (
+            f"Targeted record swapping: {', '.join(self.swapped)} is exchanged with that of a similar household "
+            f"elsewhere, for {self.how_many}."
+        )
+
+    @property
+    def how_many(self) -> str:
+        """Say how many are exchanged, as the settings say it: how many are at risk is confidential."""
+        share = f"{percent(self.nominal_rate)} of each {self.hierarchy[-1]}"
+        if not (self.risk or self.risk_variables):
+            return share
+        return "all households at risk" + (f", and others until {share} are exchanged" if self.nominal_rate else "")
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the swap rate."""
+        return f"swaprate {percent(self.nominal_rate)}"
+
+    def inside_plan(self, data: Microdata) -> str:
+        """Say how many are at risk, and how many are exchanged at most. Every swap of an area has one partner."""
+        problem = self._problem(data)
+        at_risk = problem.risky < len(problem.areas)
+        finest = problem.areas[-1]
+        sizes, risky = np.bincount(finest), np.bincount(finest[at_risk], minlength=int(finest.max(initial=0)) + 1)
+        wanted = [max(int(few), ceil(int(size) * problem.rate / 2)) for few, size in zip(risky, sizes, strict=True)]
+        most, count = min(2 * sum(wanted), problem.size), int(at_risk.sum())
+        of = f"of {number(problem.size, 'household')}"
+        return (
+            f"{count:,} {of} ({percent(Fraction(count, problem.size), digits=3)}) are at risk; with their partners and "
+            f"those drawn for the swap rate at most {most:,} ({percent(Fraction(most, problem.size), digits=3)}) are "
+            "exchanged. This is confidential"
+        )
+
+    def _advised(self, remedy: str) -> str:
+        return RecordSwap._advised(self, remedy).replace("swap it too", "carry it along (carry_along)")
+
+    def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
+        """Return the pairs, and the rows at risk that found no partner."""
+        return swapped_pairs(self._problem(data), choices)
+
+    def stuck(self, data: Microdata) -> str:
+        """Say why nobody can be swapped."""
+        problem = self._problem(data)
+        if not self.nominal_rate and (problem.risky == len(problem.areas)).all():
+            return "the swap rate is 0 and no household is at risk"
+        if not any(apart(profile, problem.areas[-1]) for profile in problem.profiles):
+            return "no two similar households are in different areas"
+        return ""
+
+    def _problem(self, data: Microdata) -> TargetedFile:
+        homes = data.households
+        levels = range(1, len(self.hierarchy) + 1)
+        areas = [encode(homes, list(self.hierarchy[:level])).codes.astype(np.int64) for level in levels]
+        profiles = [encode(homes, list(profile)).codes.astype(np.int64) for profile in self.similar]
+        weights, at_risk = zip(*(self._risk(data, area, level) for level, area in enumerate(areas)), strict=True)
+        risky = np.full(homes.height, len(areas), dtype=np.int64)
+        for level in reversed(range(len(areas))):
+            risky[at_risk[level]] = level
+        return TargetedFile(areas=areas, weights=weights, risky=risky, profiles=profiles, rate=self.nominal_rate)
+
+    def _risk(self, data: Microdata, area: Rows, level: int) -> tuple[ChoiceWeights, Any]:
+        """Return the risk of every household at a level, and whether it is at risk there."""
+        size = data.households.height
+        if self.risk:
+            given = self._given(data, self.risk[level])
+            limit = fraction(self.risk_threshold, where="risk_threshold") * _MILLION
+            return ChoiceWeights.of(given), given > int(limit)
+        if not self.risk_variables:
+            return ChoiceWeights.inverse(np.ones(size, dtype=np.int64)), np.zeros(size, dtype=bool)
+        rows, values = self._counted(data)
+        own = encode(values.with_columns(pl.Series("__area", area[rows])), [*values.columns, "__area"])
+        counts = np.bincount(own.codes, minlength=own.count)[own.codes]
+        fewest = np.full(size, data.households.height + len(rows), dtype=np.int64)
+        np.minimum.at(fewest, rows, counts)
+        return ChoiceWeights.inverse(fewest), fewest < self.k_anonymity
+
+    def _counted(self, data: Microdata) -> tuple[Rows, pl.DataFrame]:
+        """Return whom risks count, by the row of its household, with the variables: persons, or records without any."""
+        names = list(self.risk_variables)
+        homes = [name for name in names if name in data.households.columns]
+        if data.persons is None:
+            return np.arange(data.households.height), data.households.select(names)
+        rows = household_rows(data).astype(np.int64)
+        own = select(data.persons, [name for name in names if name not in homes])
+        return rows, pl.DataFrame([*own, *(data.households[name].gather(rows) for name in homes)]).select(names)
+
+    def _given(self, data: Microdata, name: str) -> Rows:
+        """Return a given risk of each household in millionths: the largest of its members."""
+        column = data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
+        known = column.cast(pl.Float64, strict=False)
+        if known.null_count() or not bool(known.is_between(0, _MOST).all()):
+            what = f"risks are numbers from 0 to {_MOST:,}"
+            raise bad_file(what, where=f'"{name}"', remedy="give every record one, in another unit if need be")
+        whole = (known * _MILLION).round().cast(pl.Int64).to_numpy()
+        if name in data.households.columns:
+            return np.asarray(whole)
+        most = np.zeros(data.households.height, dtype=np.int64)
+        np.maximum.at(most, household_rows(data).astype(np.int64), whole)
+        return most
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law for records (held, area), all similar; where risks are counted, by the held value."""
+        frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
+        counted = ("held",) if self.risk_variables else ()
+        own = TargetedSwap(
+            hierarchy=["area"],
+            similar=["alike"],
+            swaprate=self.swaprate,
+            risk_variables=counted,
+            k_anonymity=self.k_anonymity,
+        )
+        problem = own._problem(Microdata(households=frame))
+        held, area = frame["held"].to_list(), frame["area"].to_list()
+
+        def released(choices: Choices) -> tuple[Any, ...]:
+            partner, _ = swapped_pairs(problem, choices)
+            return tuple(sorted((h, area[partner[n]]) for n, h in enumerate(held)))
+
+        return law_of(released)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TargetedFile:
+    """A file as codes: ``areas`` and ``weights`` (the risk) for each level, coarsest first, ``profiles`` to match on.
+
+    ``risky`` says at which level a household is first at risk; the number of levels if at none.
+    """
+
+    areas: Sequence[Rows]
+    weights: Sequence[ChoiceWeights]
+    risky: Rows
+    profiles: Sequence[Rows]
+    rate: Fraction
+
+    @property
+    def size(self) -> int:
+        """Return how many households there are."""
+        return int(self.risky.size)
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    problem: TargetedFile
+    choices: Choices
+    partner: list[int]  # read and written one by one, which lists do faster than arrays
+    initiated: list[int]  # swaps by households of each finest area
+    failed: list[int]
+
+
+def swapped_pairs(problem: TargetedFile, choices: Choices) -> tuple[Rows, list[int]]:
+    """Return the partner of each household, itself where it has none, and those at risk that found none."""
+    finest, last = problem.areas[-1], len(problem.areas) - 1
+    state = _State(
+        problem=problem,
+        choices=choices,
+        partner=list(range(problem.size)),
+        initiated=[0] * (int(finest.max(initial=0)) + 1),
+        failed=[],
+    )
+    target = _targets(problem, choices)
+    for level in range(last + 1):
+        partners, others = _Partners(state, level), _Others(problem)
+        at_risk = dict(_by_area(np.flatnonzero(problem.risky == level), problem, level, choices))
+        for area in range(len(state.initiated)) if level == last else sorted(at_risk):
+            for row in at_risk.get(area, ()):
+                partners.swap(row, area)
+            urn = others.of(area) if level == last and state.initiated[area] < target[area] else None
+            while urn is not None and state.initiated[area] < target[area]:
+                drawn = choices.next_of(urn)
+                if drawn is None:
+                    break
+                partners.swap(drawn, area)
+    return np.array(state.partner, dtype=np.int64), [row for row in state.failed if state.partner[row] == row]
+
+
+def _targets(problem: TargetedFile, choices: Choices) -> list[int]:
+    """Return how many swaps each finest area initiates: its share rounded down, the rest to areas drawn at random."""
+    sizes = np.bincount(problem.areas[-1])
+    half = problem.rate / 2
+    target = [n * half.numerator // half.denominator for n in sizes.tolist()]
+    exact = problem.size * half
+    rest = floor(exact) + (exact.denominator > 1 and choices.happens(Fraction(1, 2))) - sum(target)
+    for place in choices.order(sizes.size)[:rest] if rest > 0 else ():
+        target[place] += 1
+    return target
+
+
+def _by_area(rows: Rows, problem: TargetedFile, level: int, choices: Choices) -> Iterator[tuple[int, list[int]]]:
+    """Yield the households of each area, the riskiest first, ties at random."""
+    if not rows.size:
+        return
+    weights, area = problem.weights[level], problem.areas[level][rows]
+    risk = -np.ldexp(weights.numerator[rows] / weights.denominator[rows], -weights.level[rows])
+    ties = np.empty(rows.size, dtype=np.int64)
+    ties[np.asarray(choices.order(rows.size), dtype=np.int64)] = np.arange(rows.size)
+    order = np.lexsort((ties, risk, area))
+    edges = np.flatnonzero(np.diff(area[order])) + 1
+    for own in np.split(rows[order], edges):
+        yield int(problem.areas[level][own[0]]), own.tolist()
+
+
+class _Others:
+    """The households of each finest area that are not at risk, in an urn."""
+
+    def __init__(self, problem: TargetedFile) -> None:
+        self._problem = problem
+        self._sorted: tuple[Rows, Rows] | None = None
+
+    def of(self, area: int) -> ChoiceTree:
+        """Return the urn of an area."""
+        areas, weights = self._problem.areas[-1], self._problem.weights[-1]
+        if self._sorted is None:
+            free = np.flatnonzero(self._problem.risky == len(self._problem.areas))
+            self._sorted = _grouped(free, areas, weights)
+        order, starts = self._sorted
+        return ChoiceTree(order[starts[area] : starts[area + 1]].copy(), weights)
+
+
+def _grouped(rows: Rows, codes: Rows, weights: ChoiceWeights) -> tuple[Rows, Rows]:
+    """Return rows by code and level of their weight, and where each code begins: one sort, of short numbers."""
+    own = codes[rows] * (ChoiceWeights.ZERO + 1) + weights.level[rows]
+    short = own.astype(np.uint16) if int(own.max(initial=0)) < 1 << 16 else own
+    starts = np.zeros(int(codes.max(initial=0)) + 2, dtype=np.int64)
+    np.cumsum(np.bincount(codes[rows], minlength=starts.size - 1), out=starts[1:])
+    return rows[np.argsort(short, kind="stable")], starts
+
+
+class _Partners:
+    """The orders of partners at one level: an urn for each profile and value, opened when somebody asks for it."""
+
+    def __init__(self, state: _State, level: int) -> None:
+        self._state, self._level, self._urns = state, level, dict[tuple[int, int], ChoiceTree]()
+        self._sorted: dict[int, tuple[Rows, Rows]] = {}
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # how far an area has looked through an urn
+
+    def swap(self, row: int, area: int) -> bool:
+        """Swap a household with the first partner that fits; say whether there was one, or nothing to do."""
+        state = self._state
+        if state.partner[row] != row:
+            return False
+        for profile in range(len(state.problem.profiles)):
+            if (other := self._found(row, area, profile)) is not None:
+                state.partner[row], state.partner[other] = other, row
+                state.initiated[state.problem.areas[-1].item(row)] += 1
+                return True
+        state.failed.append(row)
+        return False
+
+    def _found(self, row: int, area: int, profile: int) -> int | None:
+        problem, partner = self._state.problem, self._state.partner
+        key = (profile, problem.profiles[profile].item(row))
+        urn = self._urns.get(key) or self._opened(key)
+        codes = problem.areas[self._level]
+        last, begin = self._seen.get(key, (-1, 0))
+        # What an area has looked at and left was of this area, or is used: to the next area all that is unused fits.
+        if last != area:
+            begin, urn.drawn = 0, [other for other in urn.drawn if partner[other] == other]
+        for place in range(begin, len(urn.drawn)):
+            other = urn.drawn[place]
+            if partner[other] == other:
+                self._seen[key] = (area, place)
+                return other
+        while (drawn := self._state.choices.next_of(urn)) is not None:
+            urn.drawn.append(drawn)
+            if partner[drawn] == drawn and codes.item(drawn) != area:
+                self._seen[key] = (area, len(urn.drawn) - 1)
+                return drawn
+        self._seen[key] = (area, len(urn.drawn))
+        return None
+
+    def _opened(self, key: tuple[int, int]) -> ChoiceTree:
+        problem, (profile, value) = self._state.problem, key
+        weights = problem.weights[self._level]
+        if profile not in self._sorted:
+            every = np.arange(problem.size, dtype=np.int64)
+            self._sorted[profile] = _grouped(every, problem.profiles[profile], weights)
+        order, starts = self._sorted[profile]
+        self._urns[key] = ChoiceTree(order[starts[value] : starts[value + 1]].copy(), weights)
+        return self._urns[key]

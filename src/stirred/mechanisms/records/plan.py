@@ -1,0 +1,247 @@
+"""The plan of a swap: what it would promise and do for one file, before anything random happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from stirred.data.codes import Coded
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
+from stirred.mechanisms.records.strata import Strata, StratumRow
+from stirred.spec.brief import published_exactly
+from stirred.spec.budget import Budget, Derived, PermutationSwapping
+from stirred.spec.domain import AS_GIVEN
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import Exact
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.number_text import percent
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLoss:
+    """What is known of the loss beyond R1.
+
+    ``exact`` is the loss itself, where every live stratum could be enumerated. ``bound`` is an upper
+    bound that uses it for strata at rate 1, where R1 says only "infinite"; ``finite`` says whether the
+    true loss is finite (R2).
+    """
+
+    exact: Exact | None
+    bound: Exact
+    finite: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapUniverse:
+    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size.
+
+    Other swaps than permutation swapping have a policy of their own. ``own`` is the loss of the enumerated
+    margins, where strata are small or swapped at rate 1. ``untouched`` counts the records of strata with nothing to
+    swap, of ``records`` in all: both margins together determine them.
+    """
+
+    policy: PermutationSwapping | Derived
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    hold: tuple[str, ...]
+    persons: bool = False
+    name: str = "file"
+    imputed: str | None = None
+    own: OwnLoss | None = None
+    columns: tuple[str, ...] = ()
+    untouched: int = 0
+    records: int = 0
+    stage: str = AS_GIVEN
+    post_imputation: bool | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+        if isinstance(self.policy, Derived):
+            return Budget(policy=self.policy)
+        paper = self.policy.paper
+        if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
+            return Budget(policy=self.policy, paper_epsilon=paper)
+        formula = (
+            f"the exact loss over all tables with the margins of each stratum at rate 1, for the others {self.policy}"
+        )
+        return Budget(policy=Derived(formula=formula, value=self.own.bound, varies=True), paper_epsilon=paper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwapOrigin:
+    """Where a plan comes from: the mechanism, its data, and the doubts that were found.
+
+    A release compares it, and believes no other plan. Doubts stand here so that no plan can be had without them.
+    """
+
+    mechanism: Any
+    data: Microdata
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
+    exposed: tuple[Doubt, ...] | None = None  # as a policy judges it; None where the default decides
+
+
+class FurtherPromise(NamedTuple):
+    """What a release promises between files that agree on more, which it neither keeps nor publishes.
+
+    ``name`` is that of its loss in JSON; ``agreed`` says on what such files agree besides.
+    """
+
+    name: str
+    specification: Specification
+    agreed: str
+
+    @classmethod
+    def between_closer(
+        cls, promised: Specification, multiverse: Multiverse, policy: Derived, *, name: str, agreed: str, condition: str
+    ) -> FurtherPromise:
+        """Return the promise in another multiverse, under one more condition."""
+        closer = replace(promised.with_flavor(multiverse=multiverse), budget=Budget(policy=policy))
+        return cls(name, replace(closer, assumptions=(*closer.assumptions, condition)), agreed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SwapPlan(Plan):
+    """What a swap would do to a file: nothing random has happened, and all but ``doubts`` follows from invariants.
+
+    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
+
+    ``accepted`` are the names of the doubts that the specification has among its conditions. ``decisive`` is the
+    stratum that sets the loss, where rates differ, and ``further`` what holds between closer files. A step before the
+    swap names the variable that it has ``perturbed``: its counts are not invariant (R14). ``swap`` are then the codes
+    of the other swap variables, and ``exposed`` the strata of the file without that variable. A second swap has
+    ``fine`` strata.
+    """
+
+    specification: Specification
+    strata: Strata
+    hold: tuple[str, ...]
+    dropped: tuple[str, ...]
+    universe: SwapUniverse
+    swap: Coded = field(repr=False)
+    origin: SwapOrigin = field(repr=False)
+    accepted: tuple[str, ...] = ()
+    moved_get: str = "another record's values, which may be the same"
+    moved_by: str = ""  # what changes records besides the swap
+    decisive: StratumRow | None = None
+    further: tuple[FurtherPromise, ...] = ()
+    perturbed: str | None = None
+    exposed: Strata | None = field(default=None, repr=False)
+    fine: Coded | None = field(default=None, repr=False)
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Return what speaks against a release with this plan."""
+        return self.origin.doubts
+
+    @property
+    def unchanged(self) -> str:
+        """Say what is published exactly: the invariants, and the records that no swap can change."""
+        count, figures = self.strata.exact_records, published_exactly(self.specification)
+        if not count or self.perturbed is not None:
+            return figures
+        records = int(self.strata.records.sum())
+        return f"{figures}; everything about {count:,} of {records:,} records, which have nothing to swap with"
+
+    @property
+    def disturbed(self) -> str:
+        """Say which columns of how many records are expected to get other values."""
+        strata, share = self.strata, self.strata.moved
+        before = "" if self.perturbed is None else f"{self.perturbed}: every record gets a randomised response; then "
+        if strata.largest_live is None or share == 0:
+            return f"{before}nothing: no record can get other values"
+        records = int(strata.records.sum())
+        swapped = ", ".join(name for name in self.universe.swap if name != self.perturbed)
+        if share is None:
+            return f"{before}{swapped}; of how many records is not said, because it depends on protected counts"
+        return f"{before}{swapped}: about {percent(share, digits=3)} of {records:,} records get {self.moved_get}"
+
+    @property
+    def moved(self) -> float | None:
+        """Return the share of all records that move: their new value may be the same."""
+        return self.strata.moved
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return the numbers of the plan, and what it says of its strata and of whom it moves."""
+        from stirred.mechanisms.records.pages import plan_facts
+
+        return plan_facts(self)
+
+    @property
+    def also_promised(self) -> str:
+        """Say what holds between closer files; a function of the fewer invariants."""
+        return " ".join(
+            f"The loss of the specification is the one to rely on. Between files that moreover agree on {each.agreed} "
+            f"it is at most {each.specification.budget.shown}. These counts are not published exactly: this release "
+            "neither keeps nor publishes them."
+            for each in self.further
+        )
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the released columns, in the order of the files; those of persons that ``hold`` leaves out are not."""
+        data = self.origin.data
+        dropped = {*self.dropped}
+        return {
+            "households": [name for name in data.households.columns if name in (*self.hold, *self.universe.swap)],
+            "persons": [name for name in data.person_variables if f"{name} (of persons)" not in dropped],
+        }
+
+    @property
+    def exact_swap(self) -> tuple[str, ...]:
+        """Return the swap variables whose counts by the match variables are invariant."""
+        return tuple(name for name in self.universe.swap if name != self.perturbed)
+
+    @property
+    def exact_hold(self) -> tuple[str, ...]:
+        """Return the held variables whose counts are invariant, the match variables first."""
+        return tuple(name for name in self.hold if name != self.perturbed)
+
+    @property
+    def paper_epsilon(self) -> Exact:
+        """Return the loss by Theorem 1; other swaps have no published bound, and this is their own."""
+        paper = self.specification.budget.paper_epsilon
+        return self.epsilon if paper is None else paper
+
+    @property
+    def exact_loss(self) -> Exact | None:
+        """Return the loss itself over all files with these margins, where they could be enumerated (R0)."""
+        return None if self.universe.own is None else self.universe.own.exact
+
+    @property
+    def why_this_number(self) -> str:
+        """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
+        own, epsilon, paper = self.universe.own, self.epsilon, self.paper_epsilon
+        if self.strata.largest_live is None:
+            return ""
+        sentences = []
+        if epsilon.is_infinite and own is not None and own.finite:
+            sentences.append(
+                "At rate 1 infinity is only the upper bound: the true loss is finite here, because no stratum has both "
+                "a hold value and a swap value that occur once, but the strata are too large to compute it here."
+            )
+        elif epsilon < paper and paper.is_infinite:
+            sentences.append(
+                "The paper's bound is infinite at rate 1; here the loss of the strata at that rate is "
+                "computed over all tables with their margins, and is finite."
+            )
+        elif epsilon < paper and epsilon.shown(3) == paper.shown(3):
+            sentences.append(
+                "This is the sharp bound; for strata of this size the paper's own number is practically the same."
+            )
+        elif epsilon < paper:
+            digits = 2 if epsilon.shown() != paper.shown() else 3
+            sentences.append(
+                f"The paper's bound is {paper.shown(digits)}; the number here, {epsilon.shown(digits)}, is "
+                "lower because it uses the exact numbers of derangements where the paper rounds them up to b + 1."
+            )
+        if own is not None and own.exact is not None and not own.exact.is_infinite:
+            sentences.append(
+                f"The strata are so small that the loss itself can be computed: {own.exact.shown(3)}, the largest over "
+                "all files with the same margins."
+            )
+        return " ".join(sentences)

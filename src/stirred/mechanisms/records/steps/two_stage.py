@@ -1,0 +1,266 @@
+"""Two stages of matching: among coarse strata first, then inside finer ones (swapping theory R13)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from stirred.data.codes import Coded, count, encode
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.protocol import FINE_COLUMNS, CellLaw, Mechanism, Names, NumberMoved, Progress, Rate
+from stirred.mechanisms.records.engine import RatedSwap, Values
+from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.law import tables_with_margins
+from stirred.mechanisms.records.laws.counting import permutation_moved
+from stirred.mechanisms.records.laws.permutation import PermutationLaw
+from stirred.mechanisms.records.laws.varying import permutation_share
+from stirred.mechanisms.records.plan import FurtherPromise, SwapOrigin, SwapPlan, SwapUniverse
+from stirred.mechanisms.records.roles import OtherRates, Roles, SwapRate, SwapSettings
+from stirred.mechanisms.records.steps.chains import chained, law_by_match, stage, staged_epsilon
+from stirred.mechanisms.records.strata import Positions, Shares, Strata
+from stirred.mechanisms.records.swapped_file import Part
+from stirred.randomness.entropy import Entropy
+from stirred.spec.budget import Derived
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import probability
+from stirred.spec.law import Law
+from stirred.spec.number_text import percent
+from stirred.spec.specification import Specification
+from stirred.spec.swap_budget import psa_sharp_epsilon
+
+
+class TwoStageSettings(SwapSettings):
+    """What the second stage matches on, and the rates of both."""
+
+    rate: SwapRate
+    fine_match: Names = Field(
+        description="Variables that the second stage matches on besides match.",
+        json_schema_extra={"example": ["tenure"]},
+    )
+    fine_rate: Rate = Field(description="The rate of the second stage.", json_schema_extra={"example": "1/2"})
+    rates: OtherRates = Field(default=[])
+
+    def law(self) -> PermutationLaw:
+        """Return the law of the first stage; refuse a second one that is the same."""
+        probability(self.fine_rate, where="fine_rate")
+        if not self.fine_match:
+            raise bad_plan(
+                "the second stage matches on nothing more than the first",
+                where="fine_match",
+                remedy="name further variables that only the second stage matches on, or use permutation-swap",
+            )
+        return law_by_match(self, member="two-stage")
+
+
+class TwoStageSwap(RatedSwap):
+    """Permutation swapping among records of equal ``match`` values, then once more among those equal on more.
+
+    The second stage matches on ``fine_match`` too and exchanges the same variables at ``fine_rate``. Only counts
+    of ``match`` x ``swap`` stay exact; those of ``fine_match`` x ``swap`` do not. That is the point: swapping on
+    the fine strata alone would fix them. The loss relative to these fewer invariants is that of the first
+    stage; relative to the fine ones the smaller of both, by the sizes of the fine strata alone, because which
+    of them have anything to swap is no invariant here.
+
+    >>> swap = TwoStageSwap(match=["size"], fine_match=["tenure"], swap=["county"], rate="1/10", fine_rate="1/2")
+    >>> homes = pl.DataFrame({"size": [1] * 4, "tenure": list("oorr"), "county": list("ABAB"), "age": [1, 2, 3, 4]})
+    >>> plan = swap.plan(homes)
+    >>> plan.specification.budget.shown, plan.further[0].specification.budget.shown
+    ('3.30', '0')
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["exposed"]).public["data"]
+    >>> sorted(released.select("size", "county").rows())
+    [(1, 'A'), (1, 'A'), (1, 'B'), (1, 'B')]
+    """
+
+    name: ClassVar[str] = "two-stage-swap"
+    title: ClassVar[str] = "two-stage swapping"
+    settings_model: ClassVar[type[SwapSettings]] = TwoStageSettings
+    stratum_law: ClassVar[str] = "two-stage"
+    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
+    two_stages: ClassVar[bool] = True
+    # Who changes a value in the second stage depends on the fine margins, which are not invariant.
+    unsaid: ClassVar[tuple[str, str] | None] = (
+        "whom the two-stage swap moves depends on counts that it protects",
+        "compare its loss and its share moved by `stirred plan`, one plan at a time",
+    )
+
+    on = Mechanism.on  # on this machine alone
+    exchange: ClassVar[None] = None
+
+    settings: TwoStageSettings
+    swap_law: PermutationLaw
+
+    @property
+    def fine_match(self) -> tuple[str, ...]:
+        """Return what the second stage matches on besides."""
+        return tuple(self.settings.fine_match)
+
+    @property
+    def fine_rate(self) -> Fraction:
+        """Return the rate of the second stage."""
+        return probability(self.settings.fine_rate, where="fine_rate")
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity, self.fine_match, self.fine_rate)
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return the variables of the fine strata, which are all held."""
+        return (*self.match, *self.fine_match)
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return both rates."""
+        return f"{super().setting_in_words(epsilon)}, then {percent(self.fine_rate)}"
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        return (
+            f"Two-stage swapping: {', '.join(self.swap)} exchanged among {self.among} at {self.at_rate}, then "
+            f"among those with equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
+        )
+
+    @property
+    def cell_law(self) -> CellLaw | None:
+        """Return what the moments of its tables follow from: both stages."""
+        coarse = super().cell_law
+        if coarse is None:
+            return None
+        return replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
+        second = PermutationLaw(rate=self.fine_rate)
+        first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
+        last = chained(first, stage(second.on_small, within=lambda match: match))
+        outcomes: dict[Hashable, Fraction] = {
+            tuple(((m, h), s) for m, h, s in rows): chance  # type: ignore[attr-defined]
+            for rows, chance in last.probabilities.items()
+        }
+        return Law(outcomes)
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small coarse strata, each of one to four fine strata."""
+        files = (
+            *(("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz")),
+            ("1a2a3b4c", "wxyz"),
+        )
+        return [
+            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(_pairs(hold), swap)]  # type: ignore[attr-defined]
+            for hold, swap in files
+        ]
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a file of one coarse stratum."""
+        first: Any = universe[0]
+        columns = {
+            "fine": [m for (m, _), _ in first],
+            "held": [h for (_, h), _ in first],
+            self.swap[0]: [s for _, s in first],
+        }
+        return self._one_stratum().plan(pl.DataFrame(columns), doubts=False).specification
+
+    def _one_stratum(self) -> TwoStageSwap:
+        return self.with_settings(match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
+
+    @property
+    def law_columns(self) -> dict[str, str]:
+        """Return what the second stage matches on, and its rate: the same in all coarse strata."""
+        settings = {"fine_match": json.dumps(list(self.fine_match)), "fine_rate": str(self.fine_rate)}
+        return {FINE_COLUMNS[name]: text for name, text in settings.items()}
+
+    @property
+    def strata_in_words(self) -> str:
+        """Say what strata.parquet has."""
+        return f"{super().strata_in_words}; what the second stage matches on, and its rate"
+
+    def specification(self, universe: SwapUniverse) -> Specification:
+        """Return the promise of the first stage: the second one is post-processing."""
+        promised = super().specification(universe)
+        staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
+        return replace(promised, theorem=(staged, *promised.theorem))
+
+    def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> None:
+        """Return nothing: the enumeration is for one stage."""
+
+    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> SwapPlan:
+        plan = super()._prepare(data, roles, origin=origin)
+        fine = encode(data.households, list(self.matched))
+        sizes = count(fine.codes, groups=fine.count)
+        coarse = np.zeros(fine.count, dtype=np.int64)
+        coarse[fine.codes] = plan.strata.coded.codes
+        shares = staged_share(
+            plan.strata.records.astype(np.float64),
+            coarse=self.swap_law.moved(plan.strata, plan.swap),
+            fine=permutation_share(sizes, np.full(fine.count, float(self.fine_rate))),
+            fine_records=sizes.astype(np.float64),
+            within=coarse,
+        )
+        further = (self._relative_to_fine(plan, int(sizes.max(initial=0))),)
+        return replace(plan, strata=plan.strata.with_shares(shares), fine=fine, further=further)
+
+    def _relative_to_fine(self, plan: SwapPlan, largest: int) -> FurtherPromise:
+        """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
+        coarse = plan.specification.budget.realised
+        # A stratum of one record has nobody to swap with: its fine universe is a single file.
+        fine = psa_sharp_epsilon(self.fine_rate, stratum=largest if largest > 1 else 0)
+        formula = (
+            f"the smaller of the loss of the first stage and that of permutation swapping at rate {self.fine_rate} on "
+            f"the largest fine stratum, {largest} records, whether live or not"
+        )
+        policy = Derived(formula=formula, value=staged_epsilon([coarse, fine])[-1], varies=True)
+        universe = replace(plan.universe, match=self.matched)
+        multiverse = replace(plan.specification.multiverse, invariants=self.margins(universe))
+        crossed = multiverse.invariants[0]
+        condition = f"the {crossed} is what the compared files agree on; the release neither keeps nor publishes it"
+        return FurtherPromise.between_closer(
+            plan.specification, multiverse, policy, name="fine_epsilon", agreed=f"the {crossed}", condition=condition
+        )
+
+    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
+        from stirred.mechanisms.records.kernels.selected import swap_in_place
+
+        assert plan.fine is not None
+        # Coarse first: the proof aligns two files before the fine stage, whose law looks at no swap value.
+        super()._exchange(plan, swapped, entropy, progress)
+        swap_in_place(
+            plan.fine.codes,
+            swapped,
+            rates=StratumRates.constant(self.fine_rate, strata=plan.fine.count),
+            entropy=entropy.child("fine stage"),
+            threads=self.threads,
+            progress=progress,
+        )
+
+
+def _pairs(text: str) -> list[str]:
+    return [text[place : place + 2] for place in range(0, len(text), 2)]
+
+
+def staged_moves(records: Shares, *, coarse: Shares, fine: Shares, within: Positions) -> Shares:
+    """Return the same for each part of strata that a second swap exchanges within; ``within`` says whose part it is.
+
+    A record keeps its values if neither stage moves it, or if the second undoes the first: it gets the place
+    of another record of its part, which the first stage gave this record's values, one of n - 1 equally likely.
+
+    >>> two = np.array([2.0])
+    >>> staged_moves(two, coarse=two / 4, fine=two / 4, within=np.array([0])).tolist()  # two exchanges, each with 1/2
+    [0.5]
+    """
+    first = coarse[within]
+    back = first / np.maximum(records[within] - 1, 1)
+    return np.asarray(1 - (1 - fine) * (1 - first) - fine * back)
+
+
+def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
+    """Return the same for whole strata, swapped within and then within their parts."""
+    moved = staged_moves(records, coarse=coarse, fine=fine, within=within)
+    return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)

@@ -1,1 +1,0 @@
-"""The conditioned swap (swapping theory R6): promise, law, kernel, moments."""

@@ -1,1 +1,0 @@
-"""What all swaps share: columns, strata, plan, promise and the released file."""

@@ -1,1 +1,0 @@
-"""Noise on the tables of a swapped file (swapping theory R15)."""

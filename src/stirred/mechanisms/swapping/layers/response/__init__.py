@@ -1,1 +1,0 @@
-"""A randomised response before a swap (swapping theory R14)."""

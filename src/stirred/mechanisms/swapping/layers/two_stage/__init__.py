@@ -1,1 +1,0 @@
-"""Two stages of matching (swapping theory R13)."""

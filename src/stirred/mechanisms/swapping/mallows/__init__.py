@@ -1,1 +1,0 @@
-"""The Mallows swap (swapping theory R5)."""

@@ -1,1 +1,0 @@
-"""Pairwise swapping as in the US Census of 2010, as far as it is public."""

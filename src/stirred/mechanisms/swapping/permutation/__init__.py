@@ -1,1 +1,0 @@
-"""Permutation swapping, Algorithm 1 of the paper: promise, law, kernel; rates that vary, imputed records."""

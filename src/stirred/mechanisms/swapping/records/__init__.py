@@ -1,1 +1,0 @@
-"""Swapping of disjoint pairs of records, as agencies do it: what such methods share."""

@@ -1,1 +1,0 @@
-"""The shuffle swap (swapping theory R7)."""

@@ -1,1 +1,0 @@
-"""Targeted record swapping, the method of the ONS and Eurostat known from sdcMicro."""

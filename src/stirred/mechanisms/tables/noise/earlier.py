@@ -1,0 +1,196 @@
+"""`noisy-swap`, an earlier name of noisy tables after a permutation swap: its plans and bundles stay readable.
+
+A plan becomes noisy tables with ``after``, of the same promise. Bundles of earlier versions have noise whose decay is a
+fraction and a list of strata, and are audited as they were made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self
+
+import polars as pl
+from pydantic import Field
+
+from stirred.data.bundle import BundleFiles, Findings, as_text
+from stirred.mechanisms.protocol import Exchange, Names, Rate, Settings
+from stirred.mechanisms.tables.cells import incomplete
+from stirred.mechanisms.tables.no_records import find_records, require_tables
+from stirred.mechanisms.tables.noise import evidence
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.mechanisms.tables.noise.small import decay_for
+from stirred.spec.document import mechanism_in
+from stirred.spec.exact import Exact, ln
+from stirred.spec.given_numbers import fraction, loss
+from stirred.spec.invariant import Margin
+from stirred.spec.problems import StirredError
+
+_STRATA = ("stratum_records", "stratum_law", "stratum_rate", "stratum_expected_share_moved")
+
+
+class NoisySwapSettings(Settings):
+    """The roles of columns and a rate, of the swap; and the loss of the noise. The tables are those of the plan."""
+
+    match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
+    swap: Names = Field(
+        description="Variables that are exchanged, all together.", json_schema_extra={"example": ["county"]}
+    )
+    hold: Names | None = Field(default=None, description="Other variables that tables may have; default all.")
+    rate: Rate = Field(description="The swap rate.", json_schema_extra={"example": "1/20"})
+    rates: list[dict[str, Any]] = Field(
+        default=[], description="Other rates, each with the values of match variables it applies to."
+    )
+    noise_epsilon: Rate = Field(
+        description="The loss of the noise alone, for all tables together.", json_schema_extra={"example": 1}
+    )
+    noise: Literal["geometric"] = Field(default="geometric", description="The law of the noise.")
+
+    @property
+    def exchange(self) -> Exchange:
+        """Return what is exchanged within which strata."""
+        return Exchange(tuple(self.match), tuple(self.swap))
+
+    @property
+    def swaps(self) -> bool:
+        """Say whether anything is swapped; with all rates 0 this is noise alone."""
+        return any(fraction(rate, where="rate") > 0 for rate in (self.rate, *(each["rate"] for each in self.rates)))
+
+    def crossing(self, tables: Collection[Collection[str]]) -> int:
+        """Return how many tables cross swapped with held variables: their loss counts twice."""
+        return sum(self.exchange.crosses(each) for each in tables) if self.swaps else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisySwap(NoisyTables):
+    """Noisy tables after a permutation swap, by the settings of the earlier mechanism.
+
+    ``noise_epsilon`` is what the noise alone loses. Tables that cross swapped with held variables lose it twice, and
+    all cells have the same noise. Where no table does, nothing that is published was swapped: this is the noise alone.
+
+    >>> settings = NoisySwapSettings(match=["size"], swap=["county"], rate="1/10", noise_epsilon=1)
+    >>> tables = NoisySwap.of_settings(settings, tables=[["county", "tenure"], ["county"]])
+    >>> tables.epsilon, tables.after["match"]
+    (Fraction(3, 2), ['size'])
+    """
+
+    name: ClassVar[str] = "noisy-swap"
+    title: ClassVar[str] = "noisy tables after a swap"
+    settings_model: ClassVar[type[Settings]] = NoisySwapSettings
+
+    stated: NoisySwapSettings | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+        """Return the noisy tables that these settings mean."""
+        assert isinstance(settings, NoisySwapSettings)
+        require_tables(given := others.get("tables"))
+        tables = [(each,) if isinstance(each, str) else tuple(each) for each in given or ()]
+        noise = _rational(loss(settings.noise_epsilon, where="noise_epsilon"))
+        swap: dict[str, Any] = {}
+        if crossing := settings.crossing(tables):
+            own = {key: getattr(settings, key) for key in ("match", "swap", "hold", "rate", "rates")}
+            twice = {" x ".join(each): 2 if settings.exchange.crosses(each) else 1 for each in tables}
+            swap = {"after": own, "shares": twice}
+        return cls(
+            noise="laplace", epsilon=noise * (len(tables) + crossing) / len(tables), unit=settings.unit,
+            settings_from=settings.settings_from, stated=settings, **swap, **{**others, "tables": tables},
+        )  # fmt: skip
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
+        """Return the columns of files beside the tables, and those that bundles of earlier versions have."""
+        match = {*(self.stated.match if self.stated is not None else ())}
+        found = NoisyTables.allowed(self, released, fixed)
+        return {**found, "invariants": match | {"table", "count"}, "strata": match | {*_STRATA}}
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Audit noisy tables, or what earlier versions made."""
+        if not _is_earlier(bundle):
+            evidence.audit(self, bundle, found)
+        elif self.stated is not None and self.tables is not None:
+            _audit(self.stated, self.tables, bundle, found)
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        """Audit what was published, by the settings in its specification."""
+        if not _is_earlier(bundle):
+            evidence.audit_published(cls, bundle, found)
+            return
+        try:
+            stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
+            settings = NoisySwapSettings.model_validate(stated.settings if stated else {})
+        except (OSError, ValueError, StirredError):
+            settings = None
+        _audit(settings, [by for _, _, _, by in bundle.tables()], bundle, found)
+
+
+def _rational(given: Exact) -> Fraction:
+    """Return a loss as a fraction: itself, or less by at most a billionth."""
+    if given.is_infinite or given.is_rational:
+        return given.rational
+    return Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
+
+
+def _is_earlier(bundle: BundleFiles) -> bool:
+    return (bundle.public / "strata.parquet").exists()
+
+
+def _audit(
+    settings: NoisySwapSettings | None, tables: Collection[Collection[str]], bundle: BundleFiles, found: Findings
+) -> None:
+    """Check promise, strata and cells of a bundle of an earlier version, and say what cannot be checked."""
+    find_records(bundle, found)
+    _audit_sizes(bundle, found)
+    said = bundle.specification
+    if settings is None:
+        found.unchecked.append("the budget, computed anew: the public files do not state all settings")
+    elif said.budget.realised != (again := _promised(settings, tables)):
+        what = f"it says {said.budget.shown}, and the settings give {again.shown()}"
+        found.bad(what, where="public/specification.json budget")
+    else:
+        found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
+    seen = []
+    for name, place, table, variables in bundle.tables():
+        seen.append(frozenset(variables))
+        if "count" not in table.columns or not variables:
+            found.bad("it has no variables, or no counts", where=place)
+        elif table["count"].cast(pl.Int64, strict=False).null_count():
+            found.bad("its counts are not whole numbers", where=place)
+        elif incomplete(table.select(variables)):
+            found.bad("cells are missing or doubled: which of them are there may tell who exists", where=place)
+        else:
+            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
+    if sorted(map(sorted, seen)) != sorted(map(sorted, tables)):
+        found.bad("the tables are not those of the plan", where="public/tables")
+    found.unchecked.append(
+        "whether the counts are those of the swapped file and the noise is of the stated law: both are confidential "
+        "(internal/noise has them)"
+    )
+
+
+def _promised(settings: NoisySwapSettings, tables: Collection[Collection[str]]) -> Exact:
+    """Return the loss: noise of a rational decay on both cells that a record changes, twice where a table crosses."""
+    decay = decay_for(loss(settings.noise_epsilon, where="noise_epsilon") / (2 * len(tables)))
+    return 2 * ln(1 / decay) * (len(tables) + settings.crossing(tables))
+
+
+def _audit_sizes(bundle: BundleFiles, found: Findings) -> None:
+    """Compare the one published invariant with the specification and with the list of strata."""
+    sizes, strata = bundle.invariants, bundle.strata
+    if sizes is None or strata is None:
+        return
+    margins = [m.variables for m in bundle.specification.multiverse.invariants if isinstance(m, Margin)]
+    match = [name for name in sizes.columns if name not in ("table", "count")]
+    of_sizes, of_strata = "public/invariants.parquet", "public/strata.parquet"
+    if "count" not in sizes.columns or [{*match}] != [{*variables} for variables in margins]:
+        found.bad("it is not the one table that the specification fixes, the sizes of the strata", where=of_sizes)
+    elif other := {*strata.columns} ^ {*match, *_STRATA}:
+        found.bad(f"its columns are not those of sizes and rates: {', '.join(sorted(other))}", where=of_strata)
+    else:
+        one, two = (as_text(each) for each in (sizes.select(*match, "count"), strata.select(*match, count=_STRATA[0])))
+        if one.sort(one.columns).equals(two.sort(two.columns), null_equal=True):
+            found.checks.append(f"strata: {sizes.height:,}, their sizes those of invariants.parquet")
+        else:
+            found.bad("stratum_records is not what invariants.parquet says", where=of_strata)
