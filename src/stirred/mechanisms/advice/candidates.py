@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from stirred.data.codes import differing, encode
+from stirred.data.column_doubts import LOOKS_INSIDE, told
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
@@ -21,8 +22,6 @@ from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.protocol import Choice
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.doubts.promise import empty_promise, similar_in_roles
-from stirred.mechanisms.swapping.doubts.revealing import told
-from stirred.mechanisms.swapping.doubts.telling import LOOKS_INSIDE
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from stirred import Entropy
 from stirred.audit import audit
+from stirred.data.column_doubts import LOOKS_INSIDE
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Rated, tunable
-from stirred.mechanisms.swapping.doubts.telling import LOOKS_INSIDE
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.layers.budget import perturbed_before, response_epsilon
 from stirred.mechanisms.swapping.layers.response.law import ResponseLaw, respond

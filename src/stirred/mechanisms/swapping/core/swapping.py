@@ -16,6 +16,8 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded
+from stirred.data.column_doubts import revealing_columns
+from stirred.data.column_evidence import SwapColumns
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
@@ -43,7 +45,6 @@ from stirred.mechanisms.swapping.core.roles import Roles, check_names, roles_in
 from stirred.mechanisms.swapping.core.strata import OWN_COLUMNS, Strata
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import Changed, empty_promise, similar_in_roles
-from stirred.mechanisms.swapping.doubts.revealing import revealing_columns
 from stirred.randomness.entropy import Entropy
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
@@ -200,7 +201,7 @@ class Swapping(Mechanism):
         yield from self._empty(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
-        yield from revealing_columns(data, plan)
+        yield from revealing_columns(data, _searched(plan, unit=self.unit))
         yield from similar_in_roles(plan.strata, plan.swap)
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
@@ -362,6 +363,21 @@ class Swapping(Mechanism):
     def no_closed_form(self) -> str:
         """Say why errors of tables cannot be computed beforehand; empty where they can."""
         return "" if self.cell_law is not None else f"the error of the {self.stratum_law} swap has no closed form"
+
+
+def _searched(plan: SwapPlan, *, unit: str) -> SwapColumns:
+    """Return the columns that are searched for what tells swap values."""
+    return SwapColumns(
+        match=tuple(plan.universe.match),
+        swap=tuple(plan.universe.swap),
+        hold=tuple(plan.hold),
+        strata=plan.strata.coded,
+        coded=plan.swap,
+        unit=unit,
+        perturbed=plan.perturbed,
+        exact_hold=tuple(plan.exact_hold),
+        exact_swap=tuple(plan.exact_swap),
+    )
 
 
 def _digest_of(*arrays: npt.NDArray[Any]) -> str:

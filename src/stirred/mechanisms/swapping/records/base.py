@@ -18,6 +18,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
+from stirred.data.column_doubts import KEEP
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.packed import Packed
@@ -44,7 +45,6 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import nothing_moves
-from stirred.mechanisms.swapping.doubts.telling import KEEP
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.mechanisms.swapping.records.choices import Choices, Drawn, Rows
 from stirred.mechanisms.swapping.records.obscurity import Prior, obscurity_facts

@@ -1,6 +1,6 @@
-"""Looks at a file for what its columns tell of the swap values: at which rows, and in which groups.
+"""What columns of a file tell of its swap values: in which rows, and in which groups.
 
-Of a large file some rows are looked at, drawn by their numbers: the order of a file, which is often that of its areas,
+Of a large file some rows are sampled, drawn by their numbers: the order of a file, which is often that of its areas,
 changes nothing. Rows that share a value show what it tells, so of a column with many values all rows of *some values*
 are kept; and neighbours show what its order tells, so pieces of it are kept.
 Groups of records show a value if all of a group share it and chance would hardly bring that about (``shown``).
@@ -23,7 +23,6 @@ from stirred.data.columns import Columns
 from stirred.data.guessing import Guess, Target, hashed, numbered, spread, voted
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.core.plan import SwapPlan
 
 _Array = npt.NDArray[Any]
 # So many rows are looked at for single columns, and for pairs. Persons are guessed by household, which takes longer.
@@ -43,6 +42,24 @@ _BEGINNINGS: Final = 4
 _CELL: Final = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwapColumns:
+    """The columns of a file that a swap of ``unit`` matches on, exchanges and holds, with codes of strata and values.
+
+    ``perturbed`` gets a randomised response; ``exact_hold`` and ``exact_swap`` are the columns that do not.
+    """
+
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    hold: tuple[str, ...]
+    strata: Coded
+    coded: Coded
+    unit: str
+    perturbed: str | None = None
+    exact_hold: tuple[str, ...]
+    exact_swap: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What a column, or two, tell of one swap value: how often it is guessed, and how many records show it."""
@@ -59,7 +76,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class File:
+class SearchedFile:
     """Households or persons, with what is to be guessed there; ``house`` is the household of each person."""
 
     columns: Columns
@@ -70,13 +87,13 @@ class File:
     coded: Coded
 
     @classmethod
-    def of(cls, data: Microdata, plan: SwapPlan, *, persons: bool) -> File:
+    def of(cls, data: Microdata, columns: SwapColumns, *, persons: bool) -> SearchedFile:
         """Return the file of households, or of persons."""
-        columns: Columns = data.households
+        searched: Columns = data.households
         house = None
         if persons and data.persons is not None:
-            columns, house = data.persons, household_rows(data)
-        return cls(columns, data.households, house, plan.strata.coded.codes, plan.universe.swap, plan.swap)
+            searched, house = data.persons, household_rows(data)
+        return cls(searched, data.households, house, columns.strata.codes, columns.swap, columns.coded)
 
     def some(self, most: int) -> _Array | None:
         """Return about so many rows, and of persons those of whole households; None where that is every row."""
@@ -86,11 +103,11 @@ class File:
         return self._persons_of(spread(self.homes.height, most=max(1, most * self.homes.height // height)))
 
     def of_some_values(self, most: int) -> _Array | None:
-        """Return all rows of some swap values; None where a look at some rows has enough of each.
+        """Return all rows of some swap values; None where a sample has enough of each.
 
-        Where few rows share a swap value, as in a block, columns may tell it that a look at rows here and there cannot
-        show. This look finds them. It knows few of the values and makes guesses too easy, so what it finds is looked at
-        once more (``of_combinations``).
+        Where few rows share a swap value, as in a block, columns may tell it that rows here and there cannot show.
+        These rows find them. They have few of the values and make guesses too easy, so what they find is judged once
+        more (``of_combinations``).
         """
         height = self.columns.height
         if height <= most or self.coded.count * _MANY_VALUES <= most:
@@ -117,8 +134,8 @@ class File:
         """Return how many rows are looked at for single columns."""
         return ROWS if self.house is None else ROWS_OF_PERSONS
 
-    def look(self, rows: _Array | None) -> Look:
-        """Return a look at some rows, or at all."""
+    def sample(self, rows: _Array | None) -> RowSample:
+        """Return some rows, or all, with what is to be guessed there."""
         own = None
         at = rows
         if self.house is not None:
@@ -131,7 +148,7 @@ class File:
         targets = {name: Target.of(own, strata) for name, own in codes.items()}
         targets = {name: target for name, target in targets.items() if target.values > 1}
         height = self.columns.height if rows is None else rows.size
-        return Look(self, rows, at, own, height, targets)
+        return RowSample(self, rows, at, own, height, targets)
 
     def determines(self, name: str, other: str) -> bool:
         """Say whether a column has one swap value for each of its own in the whole file."""
@@ -145,13 +162,13 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
+class RowSample:
     """Some rows of a file and the swap values that could be guessed there; of persons, those of their households.
 
     ``homes`` are the rows of the households, ``own`` the place of each person's household among them.
     """
 
-    file: File
+    file: SearchedFile
     rows: _Array | None
     homes: _Array | None
     own: _Array | None
@@ -265,7 +282,7 @@ class Look:
         return self.classes[name]
 
 
-def versions(seen: Look, name: str) -> tuple[Codes, Codes]:
+def versions(seen: RowSample, name: str) -> tuple[Codes, Codes]:
     """Return a column as it is, and in classes where it has many values: a latitude tells little more by its digits."""
     return seen.codes(name), seen.in_classes(name) if seen.has_many_values(name) else seen.codes(name)
 
@@ -298,7 +315,7 @@ def combined(codes: Sequence[Codes]) -> Codes:
     return first
 
 
-def some_values(column: pl.Series, seen: Look) -> _Array:
+def some_values(column: pl.Series, seen: RowSample) -> _Array:
     """Return rows of a column: all rows of some values, and of a value with very many rows those seen already.
 
     Values are drawn by their hash, as large a share of them as of the rows, so that each row is as likely as any other.
