@@ -4,7 +4,7 @@ The rule is one for drafting codebooks, planning and publishing. It does not loo
 differs from record to record and identifies by that no more than any other measurement. Only decimals that are swapped
 are judged like other numbers, and coordinates, which are the address of a home. Times of day show who was where when.
 Whether decimals tell the area, as a latitude does, is looked at elsewhere
-(`mechanisms/records/telling.py`).
+(`column_doubts.py`).
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ from itertools import pairwise
 from typing import Any, Final
 
 from stirred.data.codes import differing, encode
+from stirred.data.column_doubts import LOOKS_INSIDE, told
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.advice.members import plain_swap
 from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.protocol import Choice
-from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles, told
+from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
 from stirred.mechanisms.records.plan import SwapPlan
-from stirred.mechanisms.records.telling import LOOKS_INSIDE
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact

@@ -28,7 +28,8 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.pieces import Piece, Schema, checksum_of, pieces_of, schema_of
 from stirred.data.problems import bad_plan
-from stirred.engines.protocol import Cluster, EngineError, bad_engine
+from stirred.engines.codes import Messages, exchange_codes, grouped, lost
+from stirred.engines.protocol import Cluster, bad_engine
 from stirred.mechanisms.protocol import PERSONS, RECORDS
 from stirred.mechanisms.records.kernels.addressing import Excerpt
 from stirred.mechanisms.records.kernels.rates import RecordRates
@@ -37,8 +38,6 @@ from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import Strata
 from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 from stirred.randomness.entropy import Entropy
-
-Messages = list[tuple[int, bytes]]
 
 PIECE_ROWS: Final = 1 << 19  # rows that are read at once
 PART_ROWS: Final = PART // 8  # households in one part of the released file
@@ -106,26 +105,19 @@ def exchange(cluster: Cluster, plan: SwapPlan, kernel: Kernel, swapped: Codes, e
     wanted = min(sizes.size, max(cluster.slots, -(-rows // EXCHANGED_ROWS)))
     part_of = (np.cumsum(sizes) - sizes // 2 - 1).clip(0) * wanted // rows
     part_of = np.unique(part_of, return_inverse=True)[1].astype(np.int64)  # a large block leaves numbers out
-    codes: dict[str, npt.NDArray[np.unsignedinteger]] = {"strata": strata.coded.codes, "swap": swapped}
+    columns: dict[str, npt.NDArray[np.unsignedinteger]] = {"strata": strata.coded.codes, "swap": swapped}
     if isinstance(rates := kernel.keywords.get("rates"), RecordRates):
         # What every record has of its own travels with it.
-        codes["kinds"], kernel = rates.kinds, partial(kernel, rates=replace(rates, kinds=rates.kinds[:0]))
-    for name, own in codes.items():
-        np.save(cluster.scratch / f"{name}.npy", own)
-    saved = [cluster.scratch / f"{name}.npy" for name in codes]
-    groups = [range(begin, min(begin + PIECE_ROWS, rows)) for begin in range(0, rows, PIECE_ROWS)]
-    split = partial(_by_block, saved, cluster.share(part_of), Excerpt(of=rows).shift(strata.coded.count))
-    work = partial(_exchanged, cluster.share(kernel), _Key(entropy.kept), rows, cluster.scratch)
-    seen, came = np.zeros(rows, dtype=np.bool_), 0
-    for path in cluster.exchange(groups, split, work, parts=int(part_of.max(initial=0)) + 1):
-        own, new = np.load(path)
-        swapped[own], seen[own], came = new, True, came + own.size
-    if came != rows or not seen.all():  # whoever was forgotten would be released unswapped, and no table would show it
-        raise _lost("records")
-
-
-def _lost(who: str) -> EngineError:
-    return bad_engine(f"{who} were lost on the cluster", remedy="this is a fault of ours, please report it")
+        columns["kinds"], kernel = rates.kinds, partial(kernel, rates=replace(rates, kinds=rates.kinds[:0]))
+    exchange_codes(
+        cluster,
+        columns,
+        part_of=part_of,
+        shift=Excerpt(of=rows).shift(strata.coded.count),
+        most=PIECE_ROWS,
+        kernel=partial(_exchanged, cluster.share(kernel), _Key(entropy.kept), rows),
+        out=swapped,
+    )
 
 
 def _block_sizes(strata: Strata) -> npt.NDArray[np.int64]:
@@ -135,22 +127,6 @@ def _block_sizes(strata: Strata) -> npt.NDArray[np.int64]:
     return np.add.reduceat(sizes, np.arange(0, sizes.size, 1 << shift))
 
 
-def _by_block(saved: Sequence[Path], part_of: Callable[[], npt.NDArray[np.int64]], shift: int, own: range) -> Messages:
-    """Send every record, as its row and its codes, to the part that has the block of its stratum."""
-    codes = [np.load(path, mmap_mode="r")[own.start : own.stop] for path in saved]
-    records = np.stack([np.arange(own.start, own.stop, dtype=np.uint32), *codes], dtype=np.uint32)
-    parts = part_of()[records[1] >> np.uint32(shift)]
-    return [(part, records.take(rows, axis=1).tobytes()) for part, rows in _grouped(parts)]
-
-
-def _grouped(parts: npt.NDArray[np.integer]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """Yield the parts that occur, and the rows of each in their order."""
-    order = np.argsort(parts.astype(np.min_scalar_type(int(parts.max(initial=0)))), kind="stable")  # in two bytes: fast
-    found, begins = np.unique(parts[order], return_index=True)
-    for part, begin, end in zip(found.tolist(), begins, [*begins[1:], order.size], strict=True):
-        yield part, order[begin:end]
-
-
 class _Key(bytes):
     """The key of this one draw, on its way to where it is used: nothing shows it."""
 
@@ -158,20 +134,13 @@ class _Key(bytes):
         return "key hidden"
 
 
-def _exchanged(
-    kernel_of: Callable[[], Kernel], key: _Key, of: int, folder: Path, part: int, messages: list[bytes]
-) -> Path:
-    """Run the member's own kernel on the records of a part, in the order of the file; write their new swap codes."""
-    kernel = kernel_of()
-    has_kinds = isinstance(rates := kernel.keywords.get("rates"), RecordRates)
-    columns = [np.frombuffer(message, dtype=np.uint32).reshape(4 if has_kinds else 3, -1) for message in messages]
-    records = np.concatenate(columns, axis=1)
-    rows, stratum, swap, *kinds = records.take(np.argsort(records[0], kind="stable"), axis=1)
-    if isinstance(rates, RecordRates):
+def _exchanged(kernel_of: Callable[[], Kernel], key: _Key, of: int, records: Sequence[Codes]) -> Codes:
+    """Run the member's own kernel on the records of a part; return their new swap codes."""
+    kernel, (rows, stratum, swap, *kinds) = kernel_of(), records
+    if isinstance(rates := kernel.keywords.get("rates"), RecordRates):
         kernel = partial(kernel, rates=replace(rates, kinds=kinds[0].astype(rates.kinds.dtype)))
     kernel(stratum, swap, entropy=Entropy.from_kept(bytes(key)), threads=1, excerpt=Excerpt(of=of, rows=rows))
-    np.save(path := folder / f"swapped-{part}-{uuid4()}.npy", [rows, swap])
-    return path
+    return swap
 
 
 # ---- the released records -------------------------------------------------------------------------------
@@ -333,7 +302,7 @@ def _gathered(
     told = [checksum_of(pl.Series(places[piece.slice]), first=piece.first) for piece in pieces]
     found = cluster.exchange(pieces, split, partial(_written, cluster.scratch, made), parts=parts)
     if sum(rows for _, rows in found) != table.height:
-        raise _lost(made.role)
+        raise lost(made.role)
     files = [path if rows else None for path, rows in found]
     return files, partial(_agree, cluster, made, table, files, told)
 
@@ -343,7 +312,7 @@ def _by_place(schema: Schema, saved: Path, size: int, piece: Piece) -> Messages:
     places = np.array(np.load(saved, mmap_mode="r")[piece.slice])
     frame = piece.read(schema).with_columns(pl.Series(_PLACE, places))
     messages = []
-    for part, own in _grouped(places // np.uint32(size)):
+    for part, own in grouped(places // np.uint32(size)):
         message = io.BytesIO()
         # The newer layout of text would take the text of all rows along.
         frame[own].write_ipc_stream(message, compression="lz4", compat_level=pl.CompatLevel.oldest())

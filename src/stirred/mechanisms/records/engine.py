@@ -20,6 +20,8 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
+from stirred.data.column_doubts import revealing_columns
+from stirred.data.column_evidence import SwapColumns
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
@@ -44,7 +46,7 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
-from stirred.mechanisms.records.doubts import ExpectedChange, empty_promise, revealing_columns, similar_in_roles
+from stirred.mechanisms.records.doubts import ExpectedChange, empty_promise, similar_in_roles
 from stirred.mechanisms.records.files import allowed_columns, swap_files
 from stirred.mechanisms.records.law import tables_with_margins
 from stirred.mechanisms.records.plan import OwnLoss, SwapOrigin, SwapPlan, SwapUniverse
@@ -363,7 +365,18 @@ class Swap(Mechanism):
         yield from self._empty(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
-        yield from revealing_columns(data, plan)
+        searched = SwapColumns(
+            match=plan.universe.match,
+            swap=plan.universe.swap,
+            hold=plan.hold,
+            strata=plan.strata.coded,
+            coded=plan.swap,
+            unit=self.unit,
+            perturbed=plan.perturbed,
+            exact_hold=plan.exact_hold,
+            exact_swap=plan.exact_swap,
+        )
+        yield from revealing_columns(data, searched)
         yield from similar_in_roles(plan.strata, plan.swap)
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from stirred import Entropy
 from stirred.audit import audit
+from stirred.data.column_doubts import LOOKS_INSIDE
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Rated, tunable
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.steps.chains import perturbed_before, response_epsilon
 from stirred.mechanisms.records.steps.response import ResponseLaw, ResponseSwap, respond
-from stirred.mechanisms.records.telling import LOOKS_INSIDE
 from stirred.randomness.entropy import BUFFER_WORDS
 from stirred.spec.budget import Budget
 from stirred.spec.doubts import Doubt

@@ -18,6 +18,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import encode
+from stirred.data.column_doubts import KEEP
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError
@@ -46,7 +47,6 @@ from stirred.mechanisms.records.law import tables_with_margins
 from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows
 from stirred.mechanisms.records.pairs.obscurity import Prior, obscurity_facts
 from stirred.mechanisms.records.swapped_file import SwappedFile
-from stirred.mechanisms.records.telling import KEEP
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain

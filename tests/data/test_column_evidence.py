@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from stirred import PermutationSwap
+from stirred.data.column_evidence import shown
 from stirred.data.microdata import Microdata
 from stirred.data.synth.census import census
 from stirred.data.synth.massachusetts import massachusetts_1940
-from stirred.mechanisms.records.looking import shown
-from tests.mechanisms.records.doubts.test_telling import SWAP, doubts, homes, persons
+from tests.data.test_column_doubts import SWAP, doubts, homes, persons
 
 COUNTIES = 12
 

@@ -1,6 +1,6 @@
-"""Looks at a file for what its columns tell of the swap values: at which rows, and in which groups.
+"""What columns of a file tell of its swap values: in which rows, and in which groups.
 
-Of a large file some rows are looked at, drawn by their numbers: the order of a file, which is often that of its areas,
+Of a large file some rows are sampled, drawn by their numbers: the order of a file, which is often that of its areas,
 changes nothing. Rows that share a value show what it tells, so of a column with many values all rows of *some values*
 are kept; and neighbours show what its order tells, so pieces of it are kept.
 Groups of records show a value if all of a group share it and chance would hardly bring that about (``shown``).
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,6 @@ from stirred.data.columns import Columns
 from stirred.data.guessing import Guess, Target, hashed, numbered, spread, voted
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.records.plan import SwapPlan
 
 _Array = npt.NDArray[Any]
 # So many rows are looked at for single columns, and for pairs. Persons are guessed by household, which takes longer.
@@ -43,12 +42,30 @@ _BEGINNINGS: Final = 4
 _CELL: Final = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwapColumns:
+    """The columns of a file that a swap of ``unit`` matches on, exchanges and holds, with codes of strata and values.
+
+    ``perturbed`` gets a randomised response; ``exact_hold`` and ``exact_swap`` are the columns that do not.
+    """
+
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    hold: tuple[str, ...]
+    strata: Coded
+    coded: Coded
+    unit: str
+    perturbed: str | None = None
+    exact_hold: tuple[str, ...]
+    exact_swap: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What a column, or two, tell of one swap value: how often it is guessed, and how many records show it."""
 
     guess: Guess
-    shown: GroupEvidence
+    shown: Shown
 
     def __or__(self, other: Evidence) -> Evidence:
         """Return the better of each."""
@@ -59,7 +76,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class File:
+class SearchedFile:
     """Households or persons, with what is to be guessed there; ``house`` is the household of each person."""
 
     columns: Columns
@@ -70,13 +87,13 @@ class File:
     coded: Coded
 
     @classmethod
-    def of(cls, data: Microdata, plan: SwapPlan, *, persons: bool) -> File:
+    def of(cls, data: Microdata, columns: SwapColumns, *, persons: bool) -> SearchedFile:
         """Return the file of households, or of persons."""
-        columns: Columns = data.households
+        searched: Columns = data.households
         house = None
         if persons and data.persons is not None:
-            columns, house = data.persons, household_rows(data)
-        return cls(columns, data.households, house, plan.strata.coded.codes, plan.universe.swap, plan.swap)
+            searched, house = data.persons, household_rows(data)
+        return cls(searched, data.households, house, columns.strata.codes, columns.swap, columns.coded)
 
     def some(self, most: int) -> _Array | None:
         """Return about so many rows, and of persons those of whole households; None where that is every row."""
@@ -86,11 +103,11 @@ class File:
         return self._persons_of(spread(self.homes.height, most=max(1, most * self.homes.height // height)))
 
     def of_some_values(self, most: int) -> _Array | None:
-        """Return all rows of some swap values; None where a look at some rows has enough of each.
+        """Return all rows of some swap values; None where a sample has enough of each.
 
-        Where few rows share a swap value, as in a block, columns may tell it that a look at rows here and there cannot
-        show. This look finds them. It knows few of the values and makes guesses too easy, so what it finds is looked at
-        once more (``of_combinations``).
+        Where few rows share a swap value, as in a block, columns may tell it that rows here and there cannot show.
+        These rows find them. They have few of the values and make guesses too easy, so what they find is judged once
+        more (``of_combinations``).
         """
         height = self.columns.height
         if height <= most or self.coded.count * _MANY_VALUES <= most:
@@ -117,8 +134,8 @@ class File:
         """Return how many rows are looked at for single columns."""
         return ROWS if self.house is None else ROWS_OF_PERSONS
 
-    def look(self, rows: _Array | None) -> FileSample:
-        """Return a look at some rows, or at all."""
+    def sample(self, rows: _Array | None) -> RowSample:
+        """Return some rows, or all, with what is to be guessed there."""
         own = None
         at = rows
         if self.house is not None:
@@ -131,7 +148,7 @@ class File:
         targets = {name: Target.of(own, strata) for name, own in codes.items()}
         targets = {name: target for name, target in targets.items() if target.values > 1}
         height = self.columns.height if rows is None else rows.size
-        return FileSample(self, rows, at, own, height, targets)
+        return RowSample(self, rows, at, own, height, targets)
 
     def determines(self, name: str, other: str) -> bool:
         """Say whether a column has one swap value for each of its own in the whole file."""
@@ -145,13 +162,13 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FileSample:
+class RowSample:
     """Some rows of a file and the swap values that could be guessed there; of persons, those of their households.
 
     ``homes`` are the rows of the households, ``own`` the place of each person's household among them.
     """
 
-    file: File
+    file: SearchedFile
     rows: _Array | None
     homes: _Array | None
     own: _Array | None
@@ -265,7 +282,7 @@ class FileSample:
         return self.classes[name]
 
 
-def versions(seen: FileSample, name: str) -> tuple[Codes, Codes]:
+def versions(seen: RowSample, name: str) -> tuple[Codes, Codes]:
     """Return a column as it is, and in classes where it has many values: a latitude tells little more by its digits."""
     return seen.codes(name), seen.in_classes(name) if seen.has_many_values(name) else seen.codes(name)
 
@@ -298,7 +315,7 @@ def combined(codes: Sequence[Codes]) -> Codes:
     return first
 
 
-def some_values(column: pl.Series, seen: FileSample) -> _Array:
+def some_values(column: pl.Series, seen: RowSample) -> _Array:
     """Return rows of a column: all rows of some values, and of a value with very many rows those seen already.
 
     Values are drawn by their hash, as large a share of them as of the rows, so that each row is as likely as any other.
@@ -361,7 +378,7 @@ _ENOUGH: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEvidence:
+class Shown:
     """How many of some records lie in groups that show a value: ``groups`` of them, ``by_chance`` if unrelated.
 
     ``news`` adds up what the strata of these records leave open.
@@ -398,7 +415,7 @@ class GroupEvidence:
         return k * math.log(k / e) - k + e >= math.log(_ONE_FILE_IN)
 
 
-def shown(group: _Array, value: _Array, largest: _Array, *, unit: _Array | None = None, records: int) -> GroupEvidence:
+def shown(group: _Array, value: _Array, largest: _Array, *, unit: _Array | None = None, records: int) -> Shown:
     """Return what groups of rows show, given the largest share that a value has in the stratum of each row.
 
     A group of m rows shares a value by chance with a probability of at most the product of m - 1 of these shares, and
@@ -420,115 +437,10 @@ def shown(group: _Array, value: _Array, largest: _Array, *, unit: _Array | None 
         first = np.full(int(unit.max(initial=0)) + 1, -1, dtype=np.int64)
         first[unit[rows]] = rows  # one row of each household: all of them have its stratum
         rows = first[first >= 0]
-    return GroupEvidence(
+    return Shown(
         records=records,
         shown=rows.size,
         news=float((1 - largest[rows]).sum()),
         groups=int(found.sum()),
         by_chance=float(np.exp(chance[rare]).sum()),
     )
-
-
-# So many rows are looked at, and so many columns at most are put together value by value.
-ROWS_TOGETHER: Final = 20_000
-_MOST_TOGETHER: Final = 6
-# Scores for each record and value: not more than so many at once.
-_MOST_SCORES: Final = 4_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Joint:
-    """Columns that tell together, of which swap value, with the codes of their combinations where these tell it."""
-
-    names: tuple[str, ...]
-    told: str
-    evidence: Evidence | None
-    guess: Guess
-    codes: Codes | None = None
-
-
-def together(seen: FileSample, columns: Mapping[str, Codes]) -> Joint | None:
-    """Return three or more columns whose combinations tell a swap value; None where none were found."""
-    chosen: list[str] = []
-    codes: Codes | None = None
-    while len(chosen) < min(_MOST_TOGETHER, len(columns)):
-        tried = {}
-        for name in columns:
-            if name not in chosen:
-                own = columns[name] if codes is None else combined([codes, columns[name]])
-                found = seen.evidence(own)
-                told = max(found, key=lambda other: (_tells(found[other]), found[other].guess.removed))
-                tried[name] = (own, told, found[told])
-        best = max(tried, key=lambda name: (_tells(tried[name][2]), tried[name][2].guess.removed))
-        codes, told, evidence = tried[best]
-        chosen.append(best)
-        if len(chosen) > 2 and _tells(evidence):
-            names = tuple(name for name in columns if name in chosen)
-            return Joint(names=names, told=told, evidence=evidence, guess=evidence.guess, codes=codes)
-    return None
-
-
-def confirmed(seen: FileSample, found: Joint) -> Joint | None:
-    """Return the same columns with what they tell in another look; None where they do not tell there."""
-    codes = combined([versions(seen, name)[1] for name in found.names])
-    evidence = seen.evidence(codes).get(found.told)
-    if evidence is None or not _tells(evidence):
-        return None
-    return replace(found, evidence=evidence, guess=evidence.guess, codes=codes)
-
-
-def _tells(evidence: Evidence) -> bool:
-    return evidence.guess.telling or evidence.shown.telling
-
-
-def added_up(seen: FileSample, columns: Mapping[str, Codes]) -> Joint | None:
-    """Return the first columns, three or more, whose hints add up to a guess that tells a swap value."""
-    names = list(columns)
-    for told, target in seen.targets.items():
-        for number, guess in enumerate(_bayes(target, [columns[name] for name in names]), start=1):
-            if number > 2 and guess.telling:
-                return Joint(names=tuple(names[:number]), told=told, evidence=None, guess=guess)
-    return None
-
-
-def _bayes(target: Target, columns: Sequence[Codes]) -> Iterator[Guess]:
-    """Yield how well records are guessed from the first column, the first two, and so on.
-
-    Each record is guessed from all others: its own value is taken out of every count. What no other record has said
-    counts as if one record had said what all say.
-    """
-    step = -(-target.codes.size * target.values // _MOST_SCORES)
-    value, values = target.codes[::step].astype(np.int64), target.values
-    rows = value.size
-    own = np.arange(rows), value
-    of_value = np.bincount(value, minlength=values)
-    share = of_value / rows
-    stratum = np.unique(target.strata[::step], return_inverse=True)[1]
-    scores = np.zeros((rows, values), dtype=np.float32)
-    if (int(stratum.max(initial=0)) + 1) * values <= _MOST_SCORES:
-        scores += _counts(stratum, value, values)[stratum]
-        scores[own] -= 1
-    # Otherwise strata are many and small, and say little.
-    scores += (share + 1 / rows).astype(np.float32)
-    np.log(scores, out=scores)
-    size = np.broadcast_to(of_value.astype(np.float32), scores.shape).copy()
-    size[own] -= 1
-    np.log(size + 1, out=size)
-    for column in columns:
-        codes = np.unique(column[::step], return_inverse=True)[1]
-        if (int(codes.max(initial=0)) + 1) * values > _MOST_SCORES:
-            continue
-        said = _counts(codes, value, values)[codes]
-        said[own] -= 1
-        said += (np.bincount(codes) / rows).astype(np.float32)[codes][:, None]
-        scores += np.log(said) - size
-        right = float((scores.argmax(axis=1) == value).sum())
-        without = float(target.share[target.strata[::step]].sum())
-        at_most = float(target.largest[target.strata[::step]].sum())
-        yield Guess(records=rows, right=right, without=without, at_most=at_most)
-
-
-def _counts(group: np.ndarray, value: np.ndarray, values: int) -> np.ndarray:
-    groups = int(group.max(initial=0)) + 1
-    counted = np.bincount(group * values + value, minlength=groups * values)
-    return counted.reshape(groups, values).astype(np.float32)
