@@ -190,8 +190,8 @@ def test_fieller_covers_nine_of_ten(stretch: float, right: bool) -> None:
 
 
 def test_readers_are_told_whom_the_counts_leave_out() -> None:
-    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading())
-    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading())
+    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading(None))
+    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading(None))
 
 
 def test_a_ratio_has_no_interval_where_there_may_be_no_household() -> None:

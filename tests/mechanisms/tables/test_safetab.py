@@ -214,7 +214,7 @@ def test_every_rho_says_its_neighbours() -> None:
     (fact,) = plan.facts
     assert "per one person added or removed" in fact.sentence
     assert fact.values["neighbours"] == "one person added or removed"
-    assert "one person added or removed" in plan.specification.budget.policy.formula  # type: ignore[union-attr]
+    assert "one person added or removed" in plan.specification.budget.policy.formula
     assert plan.specification.input_premetric.symbol == "d_HamS^person"
     added = toy_p(promise="add-remove").plan(PEOPLE).specification
     assert (added.input_premetric.symbol, added.budget.realised) == ("d_SymDiff^person", exact("4.944"))
@@ -225,7 +225,7 @@ def test_intervals_of_totals_that_are_published_for_their_size_do_not_cover_smal
     noise = Variances.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
     shown = half_width(noise.table, 1, 2 * Fraction("0.9999") - 1) + 1
     assert (shown, half_width(noise.table)) == (22, 11)
-    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading())
+    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading(None))
 
 
 def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -> None:

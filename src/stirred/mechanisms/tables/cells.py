@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns
-from stirred.data.frames import write_frame
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.protocol import Release
 from stirred.spec.problems import Problem
 
 MOST_CELLS: Final = 1_000_000
@@ -112,14 +109,6 @@ def _undeclared(column: pl.Series, declared: pl.Series) -> Iterator[Problem]:
         )
 
 
-def write_drawn(release: Release, internal: Path, *, note: Mapping[str, str]) -> None:
-    """Keep what went into each table: the counts and the noise, which is drawn once and never again."""
-    (internal / "noise").mkdir(mode=0o700)
-    for number, (title, drawn) in enumerate(release.internal["drawn"].items(), start=1):
-        frame = drawn.select(pl.lit(title).alias("table"), pl.all())
-        write_frame(frame, internal / "noise" / f"{number}.parquet", note=dict(note))
-
-
 def with_numbers(cells: pl.DataFrame, numbers: Mapping[str, Any]) -> pl.DataFrame:
     """Return cells with columns of numbers beside them; without variables there is one cell.
 
@@ -127,9 +116,3 @@ def with_numbers(cells: pl.DataFrame, numbers: Mapping[str, Any]) -> pl.DataFram
     [(3,)]
     """
     return pl.DataFrame([*cells.get_columns(), *(pl.Series(name, own) for name, own in numbers.items())])
-
-
-def incomplete(cells: pl.DataFrame) -> bool:
-    """Say whether cells are missing or doubled: which of them are there may tell who exists."""
-    every = math.prod(column.n_unique() for column in cells.get_columns())
-    return cells.height != every or bool(cells.is_duplicated().any())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
@@ -12,19 +12,12 @@ import numpy as np
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.cell_law import confidence_of
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
-    Frames,
-    Mechanism,
-    PlanOrigin,
     Progress,
-    Release,
     Settings,
-    Written,
     as_part,
     as_parts,
     settings_doubts,
@@ -35,11 +28,12 @@ from stirred.mechanisms.tables.cells import (
     declared_columns,
     values_of_tables,
     with_numbers,
-    write_drawn,
 )
+from stirred.mechanisms.tables.engine import TableDraw, TableMechanism
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.input_premetric import InputPremetric
@@ -81,7 +75,7 @@ AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyEstimates(Mechanism):
+class SurveyEstimates(TableMechanism):
     """Estimates of a sample with noise: a record of the setting's first stage is protected with ``epsilon`` in all.
 
     >>> sample = pl.DataFrame({"w": [2.0, 2.0, 4.0], "sex": ["f", "m", "f"], "age": [30, 40, 50]})
@@ -98,7 +92,6 @@ class SurveyEstimates(Mechanism):
     title: ClassVar[str] = "survey estimates"
     settings_model: ClassVar[type[Settings]] = SurveyEstimatesSettings
     loss_setting: ClassVar[str] = "epsilon"
-    counts_tables: ClassVar[bool] = False
     own_tables: ClassVar[bool] = True
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
@@ -239,11 +232,9 @@ class SurveyEstimates(Mechanism):
 
     # ---- the promise and the act
 
-    def plan(self, data: Any, *, doubts: bool = True) -> SurveyPlan:
-        """Return the estimates with their noise, and the loss; nothing random happens."""
-        data = as_microdata(data)
-        self.check(data)
-        rows, public = checks.sampled(self, data)
+    def draft(self, data: Microdata, *, doubts: bool) -> SurveyPlan:
+        """Return the estimates with their noise, and the loss."""
+        _, public = checks.sampled(self, data)
         names = self.coded_columns
         declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
         cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
@@ -251,8 +242,7 @@ class SurveyEstimates(Mechanism):
             cells = (public.classes.frame, *cells)
         found = self.asked(public, [each.height if each.width else 1 for each in cells])
         used = [*dict.fromkeys([*self.columns, *checks.design_of(data).columns])]
-        plan = SurveyPlan(
-            origin=PlanOrigin(self, data),
+        return SurveyPlan(
             specification=self.specification(
                 name=data.name, columns=used, post_imputation=data.post_imputation, drawn=checks.design_of(data)
             ),
@@ -267,10 +257,12 @@ class SurveyEstimates(Mechanism):
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
-        if not doubts:
-            return plan
-        clamped = dict.fromkeys(checks.clamping(self, data, rows, found))
-        return replace(plan, doubts=(*settings_doubts(self.settings_from), *clamped, *pictures.notes(plan)))
+
+    def doubts(self, data: Microdata, plan: SurveyPlan) -> Iterator[Doubt]:
+        """Yield values that are clamped, and what the quality of estimates says against them."""
+        yield from settings_doubts(self.settings_from)
+        yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
+        yield from pictures.notes(plan)
 
     def specification(
         self,
@@ -321,32 +313,14 @@ class SurveyEstimates(Mechanism):
             settings_from=self.settings_from,
         )  # fmt: skip
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: SurveyPlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Compute every number, draw its noise once, and return the estimates that follow from the noisy numbers."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        drawn = self.drawn(microdata, plan, entropy.child("noise"))
+        drawn = self.drawn(data, plan, entropy.child("noise"))
         noisy = {each.title: self.noisy(drawn[each.title]) for each in plan.estimates}
         table = published.published(self, plan, noisy)
-        if progress is not None:
-            progress("noise", 1, 1)
-        return Release(
-            public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
-            specification=promised,
-            internal={
-                "plan": plan,
-                "drawn": drawn,
-                "estimates": table,
-                "weights": checks.sampled(self, microdata)[0].given,
-            },
-        )
+        progress("noise", 1, 1)
+        inside = {"estimates": table, "weights": checks.sampled(self, data)[0].given}
+        return TableDraw({published.ESTIMATES: table}, drawn, inside)
 
     def drawn(self, data: Microdata, plan: SurveyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
         """Return for each estimate its cells with every number, true and noise; variances follow the noisy numbers."""
@@ -390,17 +364,12 @@ class SurveyEstimates(Mechanism):
         text = "\n".join(f"{a.title}\n{c.write_csv()}" for a, c in zip(plan.estimates, plan.cells, strict=True))
         return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
 
-    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the true numbers, the noise, and how many values were clamped."""
-        write_drawn(release, written.internal, note=note)
-
     check = checks.check
     verify = verified.verify
     verify_exact = verified.verify_exact
     audit_bundle = verified.audit_bundle
     files = published.files
-    conclusions = published.reading
-    reading_tables = published.reading
+    reading = published.reading
     headline = pictures.headline
     sections = pictures.sections
     shown = pictures.shown

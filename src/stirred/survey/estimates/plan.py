@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
-from stirred.spec.doubts import Doubt
+from stirred.mechanisms.protocol import Fact
+from stirred.mechanisms.tables.engine import TablePlan
 from stirred.spec.exact import Exact, exact
-from stirred.spec.specification import Specification
 from stirred.survey.design import Design
 from stirred.survey.estimates.classes import centres, ratios
 from stirred.survey.estimates.queries import FINE, Asked, Public
@@ -33,10 +32,9 @@ def text_rows(cells: pl.DataFrame) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SurveyPlan(Plan):
+class SurveyPlan(TablePlan):
     """What would be published; nothing random has happened."""
 
-    specification: Specification
     estimates: tuple[Asked, ...]
     cells: tuple[pl.DataFrame, ...] = field(repr=False)
     public: Public
@@ -46,11 +44,6 @@ class SurveyPlan(Plan):
     drawn_by: Design | None = None
     shares: tuple[Fraction, ...] = ()
     sample: str | None = None
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
-    unreleased: ClassVar[str] = "not used"
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:

@@ -12,6 +12,7 @@ import polars as pl
 from stirred.data.frames import as_read, read_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.mechanisms.tables.engine import audit_promise
 from stirred.spec.invariant import Invariant, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.survey.estimates import checks, published
@@ -51,21 +52,13 @@ def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
     again = mechanism.specification(
         name=said.domain.name, columns=said.domain.columns, post_imputation=said.input_premetric.post_imputation
     )
-    for block, one, other in (
-        ("budget", said.budget, again.budget),
-        ("multiverse", _of_any_columns(said.multiverse), _of_any_columns(again.multiverse)),
-        ("domain stage", said.domain.stage, again.domain.stage),
-    ):
-        if one != other:
-            found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
     text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
     if text is not None and table is not None:
         if wrong := fault(mechanism, table, text):
             found.bad(wrong, where="public/estimates.parquet")
         else:
             found.checks.append(f"{table.height:,} estimates: both files alike; se, cv and flag computed anew")
-    if not found.problems:
-        found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
+    audit_promise(bundle, again, found, held=_of_any_columns)
     found.unchecked.append(
         "whether the numbers are those of the sample and the noise is of the stated law: both are confidential"
     )

@@ -45,7 +45,7 @@ def perturbed(frame: pl.DataFrame, *tables: list[str], **how: Any) -> dict[str, 
     accept = [doubt.name for doubt in plan.doubts if doubt.refuses]
     release = mechanism.release(data, Entropy.from_os(), accept=accept, plan=plan)
     return {title: release.public.frame(title) for title in release.public} | {
-        f"internal {title}": frame for title, frame in release.internal["cells"].items()
+        f"internal {title}": frame for title, frame in release.internal["drawn"].items()
     }
 
 

@@ -10,18 +10,15 @@ import polars as pl
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
-from stirred.data.missing import missing_doubts
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids
-from stirred.mechanisms.protocol import settings_doubts
 from stirred.mechanisms.tables.cellkey.keys import whole_keys
 from stirred.mechanisms.tables.cellkey.perturbed import identified, summed
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import exact
-from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+    from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
 
 _LARGE: Final = Fraction(1, 1000)
 
@@ -100,14 +97,13 @@ def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
     raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
 
 
-def doubts(mechanism: CellKey, data: Microdata, specification: Specification, inner: Any) -> Iterator[Doubt]:
+def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
     """Yield what speaks against a release; after another mechanism, what speaks against that."""
-    if inner is not None:
-        yield from inner.doubts
+    if plan.inner is not None:
+        yield from plan.inner.doubts
         return
-    yield from settings_doubts(mechanism.settings_from)
-    yield from missing_doubts(data.households, mechanism.names, codes=data.not_missing)
-    yield from repeated_ids(data, unit=mechanism.unit)
+    yield from mechanism.usual_doubts(data, coded=mechanism.names)
+    specification = plan.specification
     delta = specification.output_premetric.delta
     if specification.budget.realised.is_infinite:
         why = mechanism.no_promise or "Delta is 1."

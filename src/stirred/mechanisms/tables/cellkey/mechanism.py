@@ -10,26 +10,19 @@ from typing import Any, ClassVar, Final, Self
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
-    UNSEARCHED,
     ExpectedError,
-    Frames,
     Mechanism,
-    PlanOrigin,
     Progress,
     PublicFile,
-    Release,
     Settings,
     Table,
     TooLargeError,
 )
-from stirred.mechanisms.tables.after import mechanism_before
 from stirred.mechanisms.tables.cellkey import checks, evidence
 from stirred.mechanisms.tables.cellkey import law as small
 from stirred.mechanisms.tables.cellkey import plan as pages
@@ -46,7 +39,7 @@ from stirred.mechanisms.tables.cells import (
     declared_columns,
     values_of_tables,
 )
-from stirred.mechanisms.tables.no_records import require_tables
+from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, mechanism_before, require_tables
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process
@@ -68,7 +61,7 @@ DECLARED: Final = "the values that the variables of the tables can take were dec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellKey(Mechanism):
+class CellKey(TableMechanism):
     """Tables whose counts are perturbed by what their records' keys look up; the same set has the same noise.
 
     ``tab_vars`` by ``geog`` are one more table, under the names of the ONS. ``values`` declares which values the
@@ -92,7 +85,7 @@ class CellKey(Mechanism):
     name: ClassVar[str] = "cell-key"
     title: ClassVar[str] = "cell-key perturbation"
     settings_model: ClassVar[type[Settings]] = CellKeySettings
-    counts_tables: ClassVar[bool] = False
+    kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
     loss_setting: ClassVar[str] = "epsilon"
 
@@ -234,52 +227,40 @@ class CellKey(Mechanism):
 
     # ---- the promise and the act
 
-    def plan(self, data: Any, *, doubts: bool = True) -> CellKeyPlan:
-        """Return the plan; nothing random happens."""
-        microdata = as_microdata(data)
-        self.check(microdata)
-        persons = checks.person_columns(self, microdata)
-        columns = {name: checks.column(microdata, name) for name in self.names}
+    def draft(self, data: Microdata, *, doubts: bool) -> CellKeyPlan:
+        """Return the promise and the cells, and the plan of what comes before."""
+        persons = checks.person_columns(self, data)
+        columns = {name: checks.column(data, name) for name in self.names}
         declared = declared_columns(self.names, self.values, columns)
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
-        inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
+        inner = None if self.inner is None else self.inner.plan(data, doubts=doubts)
         if inner is not None:
             checks.check_released(self, inner.releases, persons)
         if self.inner is None or inner is None:
-            specification = self.specification(
-                name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
-            )
+            specification = self.specification(name=data.name, stage=data.stage, post_imputation=data.post_imputation)
         else:
             specification = post_process(inner.specification, description=self.in_words).specification
             inside = f"of these figures none is published: {self.inner.title} keeps them, and tables are perturbed"
             fixed = specification.multiverse.with_consequences([inside])
             specification = specification.with_flavor(multiverse=fixed)
         return CellKeyPlan(
-            origin=PlanOrigin(self, microdata),
             specification=specification,
-            doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (UNSEARCHED,),
-            dropped=columns_beside(microdata, {*self.published_columns, self.record_key or ""}),
+            dropped=columns_beside(data, {*self.published_columns, self.record_key or ""}),
             mechanism=self,
             cells=cells,
             persons=persons,
             inner=inner,
         )
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, look the noise of every cell up, and return the perturbed tables alone."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         perturbation = self._perturbation(entropy)
+        files = {"households": data.households}
         if self.inner is not None:
+            # The opening has refused what was not accepted.
+            accept = [each.name for each in plan.inner.doubts if each.refuses and not each.final]
             before = self.inner.release(
-                microdata, entropy.child("before"), accept=accept, plan=plan.inner, progress=progress
+                data, entropy.child("before"), accept=accept, plan=plan.inner, progress=progress
             )
             files = {"households": before.public.frame(RECORDS)}
             if plan.persons:
@@ -288,22 +269,14 @@ class CellKey(Mechanism):
                 homes = files["households"]
                 shared = [name for name in homes.columns if name == link or name not in people.columns]
                 files["persons"] = people.join(homes.select(shared), on=link, how="left")
-        else:
-            files = {"households": microdata.households}
-        keyed = {kind: perturbation.keyed(frame, kind, microdata) for kind, frame in files.items()}
+        keyed = {kind: perturbation.keyed(frame, kind, data) for kind, frame in files.items()}
         found = {}
         for title, cells in plan.cells.items():
             kind = "persons" if {*cells.columns} & {*plan.persons} else "households"
             found[title] = perturbed_table(cells, keyed[kind], perturbation)
-        parts: dict[str, Any] = {title: lambda f=each: [f.released] for title, each in found.items()}
-        for title, each in found.items():
-            if each.sums is not None:
-                parts[sums_of(title)] = lambda f=each: [f.sums]
-        return Release(
-            public=Frames(parts, convert=like(data)),
-            specification=promised,
-            internal={"cells": {title: each.cells for title, each in found.items()}, "parts": parts},
-        )
+        sums = {sums_of(title): each.sums for title, each in found.items() if each.sums is not None}
+        public = {**{title: each.released for title, each in found.items()}, **sums}
+        return TableDraw(public, {title: each.cells for title, each in found.items()}, {"sums": sums})
 
     def _perturbation(self, entropy: Entropy) -> Perturbation:
         secret = self.key.secret if isinstance(self.key, KeyFile) else self.key
@@ -328,10 +301,10 @@ class CellKey(Mechanism):
     # ---- what is handed over, each in a module of its own
 
     check = checks.check
+    doubts = checks.doubts
     typical_errors = pages.typical_errors
     sections = pages.sections
-    write_internal = evidence.write_internal
-    verify = evidence.verify
+    expected = evidence.expected
     audit_bundle = evidence.audit_bundle
     audit_unstated = classmethod(evidence.audit_unstated)
     law = small.law
@@ -360,17 +333,13 @@ class CellKey(Mechanism):
 
     def conclusions(self, plan: Any) -> list[str]:
         """Return the three sentences, and how to read the tables."""
-        return [*promised(plan), *self.reading_tables(plan)]
+        return [*promised(plan), *self.reading(plan)]
 
     def number_of_records(self, data: Microdata) -> int | None:
         """Return None: tables tell no exact number, and what a swap before them keeps stays inside."""
         return None
 
-    def file_notes(self, plan: Any) -> list[str]:
-        """Return why there is no file of records."""
-        return ["There is no file of records: the promise is about the tables alone."]
-
-    def reading_tables(self, plan: Any) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader of the tables must know."""
         fair = not any(self.table.bias(row.count) for row in self.table.rows)
         noise = "Noise is 0 on average" if fair else "Noise is not 0 on average: report.html shows its bias by count"

@@ -12,12 +12,10 @@ import polars as pl
 from stirred.data.columns import select
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column, null_problem
-from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.doubts import Published, clamped_doubts, repeated_ids
-from stirred.mechanisms.protocol import settings_doubts
-from stirred.mechanisms.tables.no_records import NEEDED
+from stirred.mechanisms.doubts import Published, clamped_doubts
+from stirred.mechanisms.tables.engine import NO_TABLES
 from stirred.mechanisms.tables.noise.budget import Measure, keeping, table_key
 from stirred.mechanisms.tables.noise.counting import column_of, people_of
 from stirred.mechanisms.tables.noise.plan import NoisePlan
@@ -45,7 +43,7 @@ def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
     elif mechanism.total is not None and mechanism.total <= 0:
         yield Problem(what=f"{mechanism.total} is not above 0", where=mine, remedy="write a loss above 0")
     if mechanism.tables is not None and not [*mechanism.tables, *mechanism.sums]:
-        yield Problem(what="is needed", where="tables", remedy=NEEDED)
+        yield Problem(what="is needed", where="tables", remedy=NO_TABLES)
     keys = [table_key(each.title) for each in mechanism.wanted]
     for place, (title, variables, added_up) in enumerate(mechanism.wanted):
         where = f"table '{title}'"
@@ -171,9 +169,7 @@ def _sums_of_one_column(measures: Sequence[Measure]) -> Iterable[Sequence[Measur
 
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and no column of one can tell anything."""
-    yield from settings_doubts(mechanism.settings_from)
-    yield from missing_doubts(data.households, plan.shown["households"], codes=data.not_missing)
-    yield from repeated_ids(data, unit=mechanism.unit)
+    yield from mechanism.usual_doubts(data, coded=plan.shown["households"])
     for each in plan.measures:
         deviation, average = float(each.cell.variance) ** 0.5, data.households.height / each.cells
         if each.added_up is None and not each.of_persons and average < _SWAMPED * deviation:

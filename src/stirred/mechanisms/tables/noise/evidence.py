@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,16 +10,20 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.frames import as_read, read_frame
+from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata
 from stirred.data.spelling import crossed
-from stirred.data.table_labels import with_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
-from stirred.mechanisms.tables.cells import incomplete
-from stirred.mechanisms.tables.no_records import find_records, refuse_records
+from stirred.mechanisms.tables.engine import (
+    CONFIDENTIAL,
+    ExpectedTable,
+    audit_promise,
+    audit_records,
+    table_fault,
+)
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.mechanisms.tables.noise.plan import NoisePlan
-from stirred.mechanisms.tables.noise.published import COLUMNS, EARLIER, file_of, published
+from stirred.mechanisms.tables.noise.published import EARLIER, file_of, published
 from stirred.spec.document import mechanism_in
 from stirred.spec.problems import StirredError
 
@@ -27,12 +31,10 @@ if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
 
-def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written) -> list[Check]:
-    """Read the written tables back; raise if one is not the numbers of the input with the noise that was drawn.
-
-    Whether the drawn numbers follow their law no file can show.
-    """
-    refuse_records(written.public)
+def expected(
+    mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written
+) -> Iterator[ExpectedTable]:
+    """Yield every table as its numbers, counted again, and the noise that was drawn make it."""
     file = release.internal.get("swapped", data)
     _check_swapped(mechanism, data, file)
     counted = mechanism.counted(file, plan)
@@ -41,21 +43,17 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
         if kept[title]["true"].to_list() != true.tolist():
             raise failed(f"the table {title}, counted again, is not what it was made of")
     noisy = {title: true + kept[title]["noise"].to_numpy() for title, true in counted.items()}
-    expected, names = (
-        published(mechanism, plan.measures, plan.cells, noisy, total=data.households.height),
-        {table.title: table.name for table in written.tables},
-    )
-    checks = []
+    frames = published(mechanism, plan.measures, plan.cells, noisy, total=data.households.height)
+    names = {table.title: f"tables/{table.name}" for table in written.tables}
     for each in plan.measures:
-        name = file_of(each) if each.added_up is not None else f"tables/{names[each.title]}"
-        frame = with_labels(expected[each.title], written.labels, beside=COLUMNS)
-        found = read_frame(written.public / f"{name}.csv")
-        if not as_read(frame, "csv", written.public).equals(found):
-            raise failed(f"the table {each.title}, as written, is not the true numbers with the noise drawn")
         _check_kept(each, kept[each.title]["noise"].to_numpy())
-        result = "the true numbers with the noise drawn; the rest follows from them"
-        checks.append(Check(what=f"{each.title}: every declared cell, once", cells=found.height, result=result))
-    return checks
+        yield ExpectedTable(
+            file=file_of(each) if each.added_up is not None else names[each.title],
+            frame=frames[each.title],
+            wrong=f"the table {each.title}, as written, is not the true numbers with the noise drawn",
+            what=f"{each.title}: every declared cell, once",
+            result="the true numbers with the noise drawn; the rest follows from them",
+        )
 
 
 def _check_swapped(mechanism: NoisyTables, data: Microdata, file: Microdata) -> None:
@@ -111,7 +109,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
 
     That the numbers are those of the file, and that the noise follows its law, nothing shows that may be published.
     """
-    find_records(bundle, found)
+    audit_records(bundle, found)
     tables = {_key(by, place if "sum" in frame.columns else ""): (place, frame, by)
               for _, place, frame, by in bundle.tables()}  # fmt: skip
     sizes = {name: frame[name].n_unique() for _, frame, by in tables.values() for name in by}
@@ -122,7 +120,15 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
     except StirredError as error:
         found.problems += error.problems
         return
-    _audit_promise(bundle, mechanism, measures, found)
+    said = bundle.specification
+    again = mechanism.specification(
+        measures,
+        name=said.domain.name,
+        stage=said.domain.stage,
+        columns=said.domain.columns,
+        post_imputation=said.input_premetric.post_imputation,
+    )
+    audit_promise(bundle, again, found)
     keys = {
         each.title: _key(each.variables, f"public/{file_of(each)}.csv" if each.added_up else "") for each in measures
     }
@@ -132,36 +138,12 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
     own = {title: tables[key] for title, key in keys.items()}
     _audit_numbers(mechanism, measures, own, found, total=_number_of_records(bundle))
     _audit_kept(bundle, mechanism, measures, {title: frame for title, (_, frame, _) in own.items()}, found)
-    found.unchecked.append(
-        "whether the numbers are those of the file and the noise is of the stated law: both are confidential "
-        "(internal/noise has them)"
-    )
+    words = "whether the numbers are those of the file and the noise is of the stated law"
+    found.unchecked.append(f"{words}: {CONFIDENTIAL}")
 
 
 def _key(variables: Iterable[str], place: str) -> tuple[str, frozenset[str]]:
     return place, frozenset(variables)
-
-
-def _audit_promise(bundle: BundleFiles, mechanism: NoisyTables, measures: Sequence[Measure], found: Findings) -> None:
-    """Compare the promise with that of the settings; name, stage and columns of the file are believed."""
-    said, before = bundle.specification, len(found.problems)
-    again = mechanism.specification(
-        measures,
-        name=said.domain.name,
-        stage=said.domain.stage,
-        columns=said.domain.columns,
-        post_imputation=said.input_premetric.post_imputation,
-    )
-    if said.budget != again.budget:
-        what = f"it says {said.budget.shown} ({said.budget.policy}), and the settings give {again.budget.shown}"
-        found.bad(f"{what} ({again.budget.policy})", where="public/specification.json budget")
-    fixed = [(each.multiverse.invariants, each.multiverse.nearest) for each in (said, again)]
-    premetrics = [(each.input_premetric, each.output_premetric) for each in (said, again)]
-    for block, (one, other) in (("multiverse", fixed), ("input_premetric, output_premetric", premetrics)):
-        if one != other:
-            found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
-    if len(found.problems) == before:
-        found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
 
 
 def _audit_numbers(
@@ -177,13 +159,10 @@ def _audit_numbers(
     for each in measures:
         place, frame, by = tables[each.title]
         name = "count" if each.added_up is None else "sum"
-        numbers = frame[name].cast(pl.Int64, strict=False) if name in frame.columns else pl.Series([None])
-        if numbers.null_count():
-            found.bad("its numbers are not whole", where=place)
-        elif frame.height != each.cells or (by and incomplete(frame.select(by))):
-            found.bad("cells are missing or doubled: which of them are there may tell who exists", where=place)
+        if fault := table_fault(frame, by, number=name, cells=each.cells):
+            found.bad(fault, where=place)
         else:
-            noisy[each.title] = numbers.to_numpy()
+            noisy[each.title] = frame[name].cast(pl.Int64).to_numpy()
     if len(noisy) < len(measures):
         return
     cells = {each.title: tables[each.title][1].select(each.variables) for each in measures}

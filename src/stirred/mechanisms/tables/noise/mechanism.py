@@ -14,33 +14,26 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.cell_law import confidence_of
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     Exchange,
     ExpectedError,
-    Frames,
     Mechanism,
-    PlanOrigin,
     Progress,
-    Release,
     Settings,
-    Written,
     as_parts,
 )
-from stirred.mechanisms.tables.after import mechanism_before
 from stirred.mechanisms.tables.cells import (
     Values,
     declared_cells,
     declared_columns,
     values_of_tables,
     with_numbers,
-    write_drawn,
 )
+from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, mechanism_before
 from stirred.mechanisms.tables.noise import checks, evidence, published, small
 from stirred.mechanisms.tables.noise.budget import (
     Measure,
@@ -99,7 +92,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyTables(Mechanism):
+class NoisyTables(TableMechanism):
     """Counts of the plan's tables, and sums, with noise on every declared cell, whether or not anybody is in it.
 
     ``rho`` (Gaussian noise, zCDP) or ``epsilon`` (Laplace noise) is the loss of all tables together, for one changed
@@ -119,7 +112,6 @@ class NoisyTables(Mechanism):
     name: ClassVar[str] = "noisy-tables"
     title: ClassVar[str] = "noisy tables"
     settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
-    counts_tables: ClassVar[bool] = False
     table_columns: ClassVar[tuple[str, ...]] = published.COLUMNS
 
     tables: Sequence[Sequence[str]] | None = None
@@ -264,10 +256,8 @@ class NoisyTables(Mechanism):
 
     # ---- the promise and the act
 
-    def plan(self, data: Any, *, doubts: bool = True) -> NoisePlan:
-        """Return the tables with their noise, the loss, and what speaks against it; nothing random happens."""
-        data = as_microdata(data)
-        self.check(data)
+    def draft(self, data: Microdata, *, doubts: bool) -> NoisePlan:
+        """Return the tables with their noise, and the loss."""
         names = self.cell_variables
         declared = declared_columns(names, self.values, {name: column_of(data, name) for name in names})
         of_persons = data.person_variables
@@ -292,8 +282,7 @@ class NoisyTables(Mechanism):
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
         kept = {title: self._exact_cells(by, declared, data) for title, by in self.exact_titles()}
-        plan = NoisePlan(
-            origin=PlanOrigin(self, data),
+        return NoisePlan(
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
@@ -303,7 +292,6 @@ class NoisyTables(Mechanism):
             after=published.after_in_words(self),
             dropped=columns_beside(data, used),
         )
-        return replace(plan, doubts=tuple(checks.doubts(self, data, plan))) if doubts else plan
 
     def _exact_cells(self, by: Sequence[str], declared: Mapping[str, pl.Series], data: Microdata) -> pl.DataFrame:
         """Return the cells of what is published exactly: of strata those that occur, which is fixed."""
@@ -371,39 +359,25 @@ class NoisyTables(Mechanism):
             settings_from=self.settings_from,
         )
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: NoisePlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return the sums with what follows from them alone."""
         from stirred.mechanisms.tables.noise.draw import drawn_noise
 
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        counted = self._swapped_file(microdata, plan, entropy)
+        counted = self._swapped_file(data, plan, entropy)
         true = self.counted(counted, plan)
         noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
         noisy = {title: true[title] + noise[title] for title in noise}
-        tables = published.published(self, plan.measures, plan.cells, noisy, total=microdata.households.height)
-        if progress is not None:
-            progress("noise", 1, 1)
+        tables = published.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
+        progress("noise", 1, 1)
         drawn = {
             title: with_numbers(plan.cells[title], {"true": true[title], "noise": noise[title]}) for title in noise
         }
         for title, cut in self.counted(counted, plan, cut=True).items():  # stays inside, as the true numbers do
             drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
-        parts: dict[str, Any] = {published.file_of(m): (lambda t=tables[m.title]: [t]) for m in plan.measures}
+        public = {published.file_of(each): tables[each.title] for each in plan.measures}
         if [*self.exact_titles()]:
-            parts["invariants"] = lambda: [self.kept(microdata, plan)]
-        return Release(
-            public=Frames(parts, convert=like(data)),
-            specification=promised,
-            internal={"plan": plan, "drawn": drawn, **({} if self.inner is None else {"swapped": counted})},
-        )
+            public["invariants"] = self.kept(data, plan)
+        return TableDraw(public, drawn, {} if self.inner is None else {"swapped": counted})
 
     def _swapped_file(self, data: Microdata, plan: NoisePlan, entropy: Entropy) -> Microdata:
         """Return the file that tables are counted from: after a swap the swapped one, which stays inside."""
@@ -446,13 +420,13 @@ class NoisyTables(Mechanism):
     # ---- what is handed over, each in a module of its own
 
     check = checks.check
+    doubts = checks.doubts
     files = published.noisy_files
     table_in_words = published.table_in_words
-    conclusions = published.reading
-    reading_tables = published.reading
+    reading = published.reading
     sections = published.sections
     typical_errors = published.typical_errors
-    verify = evidence.verify
+    expected = evidence.expected
     verify_exact = evidence.verify_kept
     audit_bundle = evidence.audit
     audit_unstated = classmethod(evidence.audit_published)
@@ -464,14 +438,6 @@ class NoisyTables(Mechanism):
         """Return the columns of the one file beside the tables, where anything is exact."""
         margins = {name for _, by in self.exact_titles() for name in by}
         return {"invariants": margins | {"table", "count"}} if [*self.exact_titles()] else {}
-
-    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the true numbers and the noise."""
-        write_drawn(release, written.internal, note=note)
-
-    def file_notes(self, plan: NoisePlan) -> Sequence[str]:
-        """Return why there is no file of records."""
-        return ["There is no file of records: the promise is about the tables alone."]
 
     @property
     def no_closed_form(self) -> str:

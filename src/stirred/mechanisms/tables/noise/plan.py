@@ -5,37 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
+from stirred.mechanisms.protocol import Fact
+from stirred.mechanisms.tables.engine import TablePlan
 from stirred.mechanisms.tables.noise.budget import Measure
-from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.shift_law import DiscreteGaussian
-from stirred.spec.specification import Specification
 
 RELATION = "for one changed {unit} (bounded neighbours, {premetric})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class NoisePlan(Plan):
+class NoisePlan(TablePlan):
     """What would be published; nothing random has happened. ``cells`` are the declared cells, by title."""
 
-    specification: Specification
     measures: tuple[Measure, ...]
     cells: Mapping[str, pl.DataFrame] = field(repr=False)
     confidence: Fraction
     alone: Fraction | None = None  # what the same noise would lose without the swap before it
     shown: Mapping[str, Sequence[str]]
     after: str
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
-    unreleased: ClassVar[str] = "not used"
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:

@@ -113,14 +113,14 @@ class PHSafe(Tabulator):
         """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one person replaced"
 
-    def reading(self) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader must know besides: whom the counts leave out."""
         most = sorted({table.at_most for table in self.spent.tables.values() if table.at_most})
         left_out = (
             f"Of a household at most {' or '.join(map(str, most))} persons are counted, by table. A true count is the "
             "count of these: intervals and ratios leave out what larger households have beyond, which noise does not."
         )
-        return [*Tabulator.reading(self), *([left_out] if most else [])]
+        return [*Tabulator.reading(self, plan), *([left_out] if most else [])]
 
     @property
     def assumed(self) -> tuple[str, ...]:

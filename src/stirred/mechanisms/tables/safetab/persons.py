@@ -124,14 +124,14 @@ class SafeTabP(SafeTab):
             "groups with new noise."
         )
 
-    def reading(self) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader must know besides: that some totals were published because they are large."""
         hidden = [region.type for region in self.regions.values() if region.suppress]
         chosen = (
             f"Of {', '.join(hidden)} a single total (`cells` 1) is published only where it is large, so those of small "
             "groups are too large, and fewer than 95% of their intervals hold. Totals of tables are not chosen so."
         )
-        return [*SafeTab.reading(self), *([chosen] if hidden else [])]
+        return [*SafeTab.reading(self, plan), *([chosen] if hidden else [])]
 
     @property
     def measured(self) -> tuple[Measured, ...]:
