@@ -15,7 +15,7 @@ from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.phsafe import PHSafe
-from stirred.mechanisms.tables.phsafe.estimates import ratio, truncated
+from stirred.mechanisms.tables.phsafe.mechanism import ratio, truncated
 from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import one_table, shipped, toy_h, toy_p, without_noise

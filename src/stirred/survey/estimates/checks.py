@@ -23,7 +23,7 @@ from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
 from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
-from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
 from stirred.survey.sample_design import Drawn, SurveyDesign, not_a_number
@@ -291,7 +291,9 @@ def _sizes(
     return Classes(frame=names.gather(first).to_frame(), totals=sums, counts=rows.drawn)
 
 
-def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[Asked]) -> Iterator[Doubt]:
+def clamping(
+    mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[EstimateQueries]
+) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
     asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
     grid = float(fraction(mechanism.weight_grid, where="weight_grid"))
@@ -318,7 +320,7 @@ def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Seq
         yield from clamped_doubts(column, values[inside], low_high, weights=weights[inside], published=domains)
 
 
-def _published(asked: Asked, file: pl.DataFrame, role: str, *, per: float = 1.0) -> Published:
+def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: float = 1.0) -> Published:
     """Return the domains of an estimate, and the standard deviation of the noise of their totals."""
     estimate, inside = asked.estimate, np.ones(file.height, dtype=bool)
     for name, allowed in estimate.where.items():

@@ -22,14 +22,15 @@ from stirred.mechanisms.protocol import (
     as_parts,
     settings_doubts,
 )
-from stirred.mechanisms.tables.cells import (
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
     Values,
     declared_cells,
     declared_columns,
     values_of_tables,
     with_numbers,
 )
-from stirred.mechanisms.tables.engine import TableDraw, TableMechanism
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
@@ -48,7 +49,7 @@ from stirred.survey.estimates import checks, draw, pictures, published, small, v
 from stirred.survey.estimates.classes import too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
-from stirred.survey.estimates.queries import Asked, Public, asked, split
+from stirred.survey.estimates.queries import EstimateQueries, Public, asked, split
 from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings, place
 from stirred.survey.imputation import copies
 from stirred.survey.sample_design import SurveyDesign
@@ -190,9 +191,9 @@ class SurveyEstimates(TableMechanism):
         """Return the share of a loss that a sampling variance gets."""
         return fraction(self.variance_share, where="variance_share") if self.variance == "paid" else None
 
-    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[Asked, ...]:
+    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[EstimateQueries, ...]:
         """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
-        found: list[Asked] = []
+        found: list[EstimateQueries] = []
         for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True):
             counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
             own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
@@ -332,7 +333,7 @@ class SurveyEstimates(TableMechanism):
             values = values_of(each, data.households, cells)
             true = totals(each, rows, values)
 
-            def noise(role: str, own: Asked = each) -> Any:
+            def noise(role: str, own: EstimateQueries = each) -> Any:
                 query = own.queries[role]
                 return integer_noise(query.noise, count=query.cells, entropy=entropy, purpose=repr((own.title, role)))
 

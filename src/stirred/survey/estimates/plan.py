@@ -16,7 +16,7 @@ from stirred.mechanisms.tables.engine import TablePlan
 from stirred.spec.exact import Exact, exact
 from stirred.survey.design import Design
 from stirred.survey.estimates.classes import centres, ratios
-from stirred.survey.estimates.queries import FINE, Asked, Public
+from stirred.survey.estimates.queries import FINE, EstimateQueries, Public
 
 VARIANCE = {
     "paid": "the sampling variance is estimated, with noise of its own",
@@ -35,7 +35,7 @@ def text_rows(cells: pl.DataFrame) -> list[dict[str, str]]:
 class SurveyPlan(TablePlan):
     """What would be published; nothing random has happened."""
 
-    estimates: tuple[Asked, ...]
+    estimates: tuple[EstimateQueries, ...]
     cells: tuple[pl.DataFrame, ...] = field(repr=False)
     public: Public
     variance: str
@@ -63,11 +63,13 @@ class SurveyPlan(TablePlan):
         return f"{number(count, 'estimate')} with noise{after}; {VARIANCE[self.variance]}; no records are published"
 
     @property
-    def class_counts(self) -> Asked | None:
+    def class_counts(self) -> EstimateQueries | None:
         """Return the counts of classes, to which noisy estimates are calibrated; they come first."""
         return self.estimates[0] if self.public.classes is not None and not self.public.held else None
 
-    def centred(self, asked: Asked, cells: pl.DataFrame, noisy: Mapping[str, Any], counts: Any) -> tuple[Any, Any]:
+    def centred(
+        self, asked: EstimateQueries, cells: pl.DataFrame, noisy: Mapping[str, Any], counts: Any
+    ) -> tuple[Any, Any]:
         """Return what the scores of a calibrated estimate are taken around, and by what they are multiplied."""
         assert self.class_counts is not None
         assert self.public.classes is not None

@@ -15,7 +15,7 @@ from stirred.mechanisms.protocol import PublicFile
 from stirred.survey.estimates.classes import calibrate
 from stirred.survey.estimates.error_law import Noise, half_width
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan, text_rows
-from stirred.survey.estimates.queries import Asked, Query, bounded_variance
+from stirred.survey.estimates.queries import EstimateQueries, SurveyQuery, bounded_variance
 from stirred.survey.estimates.settings import Estimate, pair
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ def schema_of(by: Sequence[str]) -> dict[str, Any]:
     return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
 
 
-def noise_of(query: Query, factor: float) -> Noise:
+def noise_of(query: SurveyQuery, factor: float) -> Noise:
     """Return the noise of a number that an estimate is ``factor`` times of."""
     return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
 
 
 def _linear(
-    plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any], noisy: Drawn
+    plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any], noisy: Drawn
 ) -> tuple[float, list[Noise], float] | None:
     """Return an estimate, the noises in its error, and what divides its scores; None if that is 0 or less."""
     queries, classes, counts = asked.queries, plan.public.classes, plan.class_counts
@@ -115,7 +115,7 @@ def _linear(
 
 
 def _numbers(
-    mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any],
+    mechanism: SurveyEstimates, plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any],
     noisy: Drawn,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
@@ -152,7 +152,9 @@ def widened(variance: float, noise: float, level: float) -> float:
     return math.sqrt(variance + (1 + z * z) / 4 * min(noise**2 / variance, max(variance - noise, 0.0) / 2))
 
 
-def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float) -> tuple[float, float] | None:
+def _sampling(
+    plan: SurveyPlan, asked: EstimateQueries, z: Mapping[str, Any], below: float
+) -> tuple[float, float] | None:
     """Return the variance of sampling and the deviation of its noise: the noisy one, the bound, or None."""
     if plan.variance == "none" or asked is plan.class_counts:
         return None

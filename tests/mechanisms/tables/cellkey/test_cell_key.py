@@ -14,9 +14,8 @@ import pytest
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
-from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
-from stirred.mechanisms.tables.cellkey.magnitudes import Magnitude
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.cellkey.perturbation import KeyFile, Keys, Magnitude
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
 

@@ -23,23 +23,29 @@ from stirred.mechanisms.protocol import (
     Table,
     TooLargeError,
 )
-from stirred.mechanisms.tables.cellkey import checks, evidence
-from stirred.mechanisms.tables.cellkey import law as small
-from stirred.mechanisms.tables.cellkey import plan as pages
-from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
-from stirred.mechanisms.tables.cellkey.magnitudes import Magnitude
-from stirred.mechanisms.tables.cellkey.perturbed import Perturbation, perturbed_table, sums_of
-from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan, promised
+from stirred.mechanisms.tables.cellkey import checks, pages, tradeoff
+from stirred.mechanisms.tables.cellkey.pages import CellKeyPlan, promised
+from stirred.mechanisms.tables.cellkey.perturbation import (
+    KeyFile,
+    Keys,
+    Magnitude,
+    Perturbation,
+    perturbed_table,
+    sums_of,
+)
 from stirred.mechanisms.tables.cellkey.ptable import PTable
 from stirred.mechanisms.tables.cellkey.settings import CellKeySettings, table_of
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, TradeOff
-from stirred.mechanisms.tables.cells import (
+from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, KeyTradeOff
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
     Values,
     declared_cells,
     declared_columns,
+    mechanism_before,
+    require_tables,
     values_of_tables,
 )
-from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, mechanism_before, require_tables
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process
@@ -183,11 +189,11 @@ class CellKey(TableMechanism):
         return ""
 
     @property
-    def trade(self) -> TradeOff | None:
+    def trade(self) -> KeyTradeOff | None:
         """Return the trade-off of epsilon and delta; None where there is none."""
         if self.no_promise:
             return None
-        return TradeOff(
+        return KeyTradeOff(
             table=self.table,
             tables=len(self.tables),
             keyed_by=self.keyed_by,
@@ -304,12 +310,12 @@ class CellKey(TableMechanism):
     doubts = checks.doubts
     typical_errors = pages.typical_errors
     sections = pages.sections
-    expected = evidence.expected
-    audit_bundle = evidence.audit_bundle
-    audit_unstated = classmethod(evidence.audit_unstated)
-    law = small.law
-    audit_universes = small.audit_universes
-    audit_specification = small.audit_specification
+    expected = checks.expected
+    audit_bundle = checks.audit_bundle
+    audit_unstated = classmethod(checks.audit_unstated)
+    law = tradeoff.law
+    audit_universes = tradeoff.audit_universes
+    audit_specification = tradeoff.audit_specification
 
     def files(self, data: Microdata, plan: Any) -> list[PublicFile]:
         """Return the tables of sums; counts are the tables of the plan."""

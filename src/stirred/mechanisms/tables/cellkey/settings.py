@@ -11,8 +11,8 @@ from pydantic import Field
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file
 from stirred.mechanisms.protocol import Rate, Settings
-from stirred.mechanisms.tables.cellkey.keys import KeyFile
-from stirred.mechanisms.tables.cellkey.ptable import PTable, Row, read_ptable
+from stirred.mechanisms.tables.cellkey.perturbation import KeyFile
+from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow, read_ptable
 from stirred.spec.problems import placed
 
 
@@ -99,7 +99,7 @@ def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
             own[i] = [(int(v), int(w)) for v, _, w in (run.partition(":") for run in runs.split())]
         return PTable(
             rows=tuple(
-                Row(count=i, values=tuple(v for v, _ in law), weights=tuple(w for _, w in law))
+                PTableRow(count=i, values=tuple(v for v, _ in law), weights=tuple(w for _, w in law))
                 for i, law in own.items()
             ),
             keys=int(plain["keys"]),

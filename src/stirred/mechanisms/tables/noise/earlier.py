@@ -16,8 +16,8 @@ from pydantic import Field
 
 from stirred.data.bundle import BundleFiles, Findings, as_text
 from stirred.mechanisms.protocol import Exchange, Names, Rate, Settings
-from stirred.mechanisms.tables.engine import CONFIDENTIAL, audit_records, require_tables, table_fault
-from stirred.mechanisms.tables.noise import evidence
+from stirred.mechanisms.tables.engine import STAYS_INSIDE, audit_records, require_tables, table_fault
+from stirred.mechanisms.tables.noise import checks
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.tables.noise.small import decay_for
 from stirred.spec.document import mechanism_in
@@ -106,7 +106,7 @@ class NoisySwap(NoisyTables):
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Audit noisy tables, or what earlier versions made."""
         if not _is_earlier(bundle):
-            evidence.audit(self, bundle, found)
+            checks.audit(self, bundle, found)
         elif self.stated is not None and self.tables is not None:
             _audit(self.stated, self.tables, bundle, found)
 
@@ -114,7 +114,7 @@ class NoisySwap(NoisyTables):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         """Audit what was published, by the settings in its specification."""
         if not _is_earlier(bundle):
-            evidence.audit_published(cls, bundle, found)
+            checks.audit_published(cls, bundle, found)
             return
         try:
             stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
@@ -159,7 +159,7 @@ def _audit(
     if sorted(map(sorted, seen)) != sorted(map(sorted, tables)):
         found.bad("the tables are not those of the plan", where="public/tables")
     words = "whether the counts are those of the swapped file and the noise is of the stated law"
-    found.unchecked.append(f"{words}: {CONFIDENTIAL}")
+    found.unchecked.append(f"{words}: {STAYS_INSIDE}")
 
 
 def _promised(settings: NoisySwapSettings, tables: Collection[Collection[str]]) -> Exact:

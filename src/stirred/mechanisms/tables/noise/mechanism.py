@@ -26,25 +26,30 @@ from stirred.mechanisms.protocol import (
     Settings,
     as_parts,
 )
-from stirred.mechanisms.tables.cells import (
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
     Values,
     declared_cells,
     declared_columns,
+    mechanism_before,
     values_of_tables,
     with_numbers,
 )
-from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, mechanism_before
-from stirred.mechanisms.tables.noise import checks, evidence, published, small
-from stirred.mechanisms.tables.noise.budget import (
+from stirred.mechanisms.tables.noise import checks, pages, small
+from stirred.mechanisms.tables.noise.measures import (
     Measure,
     budgeted,
     changes,
+    column_of,
+    drawn_noise,
     keeping,
+    people_of,
     table_key,
+    tabulated,
     with_kept,
 )
-from stirred.mechanisms.tables.noise.counting import column_of, people_of, tabulated
-from stirred.mechanisms.tables.noise.plan import NoisePlan
+from stirred.mechanisms.tables.noise.pages import NoisePlan
 from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Precision, Sum
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
@@ -78,7 +83,7 @@ BEFORE: Final = (
 INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
 
 
-class Wanted(NamedTuple):
+class TableRequest(NamedTuple):
     """A table as it is asked for: of counts, or of a sum."""
 
     title: str
@@ -112,7 +117,7 @@ class NoisyTables(TableMechanism):
     name: ClassVar[str] = "noisy-tables"
     title: ClassVar[str] = "noisy tables"
     settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
-    table_columns: ClassVar[tuple[str, ...]] = published.COLUMNS
+    table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
 
     tables: Sequence[Sequence[str]] | None = None
     noise: str = "gaussian"
@@ -178,15 +183,15 @@ class NoisyTables(TableMechanism):
         return None if given is None else fraction(given, where=self.letter)
 
     @property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[TableRequest]:
         """Return every table and sum; without a plan those that the settings name, or one."""
         tables: Sequence[Sequence[str]] | None = self.tables
         if tables is None:
             named = [*self.shares, *(each.table for each in self.precision)]
             keys = dict.fromkeys(table_key(title) for title in named)
             tables = [sorted(by) for column, by in keys if not column] or ([] if self.sums else [("variable",)])
-        counts = [Wanted(" x ".join(variables), tuple(variables)) for variables in tables]
-        return [*counts, *(Wanted(each.title, tuple(each.by), each) for each in self.sums)]
+        counts = [TableRequest(" x ".join(variables), tuple(variables)) for variables in tables]
+        return [*counts, *(TableRequest(each.title, tuple(each.by), each) for each in self.sums)]
 
     def measures(
         self, *, of_persons: Collection[str] = (), sizes: Mapping[str, int] | None = None
@@ -289,7 +294,7 @@ class NoisyTables(TableMechanism):
             confidence=self.sure,
             alone=None if self.inner is None else sum((each.loss_alone for each in measures), Fraction(0)),
             shown=shown,
-            after=published.after_in_words(self),
+            after=pages.after_in_words(self),
             dropped=columns_beside(data, used),
         )
 
@@ -361,20 +366,18 @@ class NoisyTables(TableMechanism):
 
     def draw(self, data: Microdata, plan: NoisePlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return the sums with what follows from them alone."""
-        from stirred.mechanisms.tables.noise.draw import drawn_noise
-
         counted = self._swapped_file(data, plan, entropy)
         true = self.counted(counted, plan)
         noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
         noisy = {title: true[title] + noise[title] for title in noise}
-        tables = published.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
+        tables = pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
         progress("noise", 1, 1)
         drawn = {
             title: with_numbers(plan.cells[title], {"true": true[title], "noise": noise[title]}) for title in noise
         }
         for title, cut in self.counted(counted, plan, cut=True).items():  # stays inside, as the true numbers do
             drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
-        public = {published.file_of(each): tables[each.title] for each in plan.measures}
+        public = {pages.file_of(each): tables[each.title] for each in plan.measures}
         if [*self.exact_titles()]:
             public["invariants"] = self.kept(data, plan)
         return TableDraw(public, drawn, {} if self.inner is None else {"swapped": counted})
@@ -421,15 +424,15 @@ class NoisyTables(TableMechanism):
 
     check = checks.check
     doubts = checks.doubts
-    files = published.noisy_files
-    table_in_words = published.table_in_words
-    reading = published.reading
-    sections = published.sections
-    typical_errors = published.typical_errors
-    expected = evidence.expected
-    verify_exact = evidence.verify_kept
-    audit_bundle = evidence.audit
-    audit_unstated = classmethod(evidence.audit_published)
+    files = pages.noisy_files
+    table_in_words = pages.table_in_words
+    reading = pages.reading
+    sections = pages.sections
+    typical_errors = pages.typical_errors
+    expected = checks.expected
+    verify_exact = checks.verify_kept
+    audit_bundle = checks.audit
+    audit_unstated = classmethod(checks.audit_published)
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
