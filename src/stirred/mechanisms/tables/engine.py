@@ -7,6 +7,7 @@ combination of declared values, whether or not a record is in them.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -385,6 +386,12 @@ def _undeclared(column: pl.Series, declared: pl.Series) -> Iterator[Problem]:
             where=f'table variable "{column.name}"',
             remedy="declare every value that a record can have, or recode them in the file",
         )
+
+
+def cells_checksum(cells: Iterable[tuple[str, pl.DataFrame]]) -> dict[str, str]:
+    """Return what an interrupted run must find again: the cells by table, by which noise is addressed."""
+    text = "\n".join(f"{title}\n{own.write_csv()}" for title, own in cells)
+    return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def with_numbers(cells: pl.DataFrame, numbers: Mapping[str, Any]) -> pl.DataFrame:

@@ -39,7 +39,7 @@ from stirred.mechanisms.protocol import (
     Written,
     failed,
 )
-from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, TablePlan, audit_promise
+from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, TablePlan, audit_promise, audit_records
 from stirred.mechanisms.tables.intervals import LEVEL, half_width, variance_of
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise, table_of
@@ -392,11 +392,12 @@ class Tabulator(TableMechanism):
 
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         """Check on the files as written that rows which are sums of others are."""
+        found = TableMechanism.verify(self, data, plan, release, written)
         tables = {name: read_frame(written.public / f"{name}.parquet", empty=True) for name in self.columns}
         if wrong := [*self.inconsistent(tables)]:
             raise failed(wrong[0])
         result = "counts and sums of counts with the noise drawn, nothing adjusted"
-        return [Check(what=name, cells=table.height, result=result) for name, table in tables.items()]
+        return [*found, *(Check(what=name, cells=table.height, result=result) for name, table in tables.items())]
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
         """Yield what cannot be in tables of which some rows are sums of others."""
@@ -422,6 +423,7 @@ class Tabulator(TableMechanism):
     @classmethod
     def _audit_columns(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
         """Return the tables that have the columns they must have."""
+        audit_records(bundle, found)
         tables = {}
         for name, columns in cls.columns.items():
             table = bundle.side(f"{name}.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -26,6 +25,7 @@ from stirred.mechanisms.tables.engine import (
     TableDraw,
     TableMechanism,
     Values,
+    cells_checksum,
     declared_cells,
     declared_columns,
     values_of_tables,
@@ -45,10 +45,10 @@ from stirred.spec.problems import placed
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 from stirred.survey.designs import SRSWOR, Design, design_from
-from stirred.survey.estimates import checks, draw, pictures, published, small, verified
+from stirred.survey.estimates import checks, draw, pictures, published, small
 from stirred.survey.estimates.classes import too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
-from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
+from stirred.survey.estimates.published import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import EstimateQueries, Public, asked, split
 from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings, place
 from stirred.survey.imputation import copies
@@ -362,13 +362,12 @@ class SurveyEstimates(TableMechanism):
 
     def premises(self, plan: SurveyPlan) -> Mapping[str, str]:
         """Return a checksum of the cells, by which the noise is addressed."""
-        text = "\n".join(f"{a.title}\n{c.write_csv()}" for a, c in zip(plan.estimates, plan.cells, strict=True))
-        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
+        return cells_checksum((each.title, cells) for each, cells in zip(plan.estimates, plan.cells, strict=True))
 
     check = checks.check
-    verify = verified.verify
-    verify_exact = verified.verify_exact
-    audit_bundle = verified.audit_bundle
+    verify = checks.verify
+    verify_exact = checks.verify_exact
+    audit_bundle = checks.audit_bundle
     files = published.files
     reading = published.reading
     headline = pictures.headline

@@ -22,8 +22,7 @@ from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
 from stirred.survey.amplify import deamplify
 from stirred.survey.designs import Poisson
-from stirred.survey.estimates.plan import ROLES, SurveyPlan
-from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, noise_of
+from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, ROLES, SurveyPlan, noise_of
 from stirred.survey.estimates.queries import EstimateQueries, SurveyQuery, asked, bounded_variance
 from stirred.survey.settings import Setting, all_settings
 

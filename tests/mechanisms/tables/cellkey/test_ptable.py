@@ -14,8 +14,7 @@ import pytest
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
-from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow, read_ptable
-from stirred.mechanisms.tables.cellkey.settings import plain_table, table_of
+from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow, plain_table, read_ptable, table_of
 from tests.release.bundles import stirred
 
 

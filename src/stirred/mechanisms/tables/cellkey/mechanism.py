@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import polars as pl
+from pydantic import Field
 
 from stirred.data.codebook import Codebook
+from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import (
@@ -19,6 +21,7 @@ from stirred.mechanisms.protocol import (
     Mechanism,
     Progress,
     PublicFile,
+    Rate,
     Settings,
     Table,
     TooLargeError,
@@ -33,8 +36,7 @@ from stirred.mechanisms.tables.cellkey.perturbation import (
     perturbed_table,
     sums_of,
 )
-from stirred.mechanisms.tables.cellkey.ptable import PTable
-from stirred.mechanisms.tables.cellkey.settings import CellKeySettings, table_of
+from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table, read_ptable, table_of
 from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, KeyTradeOff
 from stirred.mechanisms.tables.engine import (
     TableDraw,
@@ -56,9 +58,74 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, approximate
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, placed
 from stirred.spec.reliance import ONE_RUN, KeysAlone
 from stirred.spec.specification import Flavor, Specification
+
+
+class CellKeySettings(Settings):
+    """The perturbation table, the keys, and what is done before and after; the tables are those of the plan."""
+
+    ptable: str | dict[str, Any] = Field(
+        description="The perturbation table: a file of the ptable package, of tau-ARGUS or of the ONS.",
+        json_schema_extra={"example": "ptable.csv"},
+    )
+    epsilon: Rate = Field(default=1, description="The loss at which delta is stated.", json_schema_extra={"example": 1})
+    threshold: int = Field(default=0, ge=0, description="Perturbed counts below it are left empty.")
+    keyed_by: Literal["records", "definition"] = Field(
+        default="records",
+        description="What shares its noise: the same set of records in any table, or the same cell by its variables.",
+    )
+    zeros: Literal["protected", "fixed"] = Field(
+        default="protected", description="With fixed, which cells are empty is published exactly and not protected."
+    )
+    key: str | None = Field(
+        default=None,
+        description="A file with the custodian's key; left out, keys are drawn for this release alone.",
+        json_schema_extra={"example": "record-keys.key", "internal": True},
+    )
+    record_key: str | None = Field(
+        default=None, description="With keys = additive: the column that has the record keys."
+    )
+    keys: Literal["prf", "additive"] = Field(
+        default="prf",
+        description="With additive, sums of short keys are looked up as they are, as other programs do; it promises "
+        "less, and for several tables nothing.",
+    )
+    magnitude_ptable: str | dict[str, Any] | None = Field(
+        default=None,
+        description="For sums: a perturbation table of its own, which may have fractions; default that of counts.",
+        json_schema_extra={"example": "magnitudes.csv"},
+    )
+    magnitude: dict[str, Any] | None = Field(
+        default=None,
+        description="Sums to publish beside the counts: their column, and p_small, p_large, flex, q and epsilons.",
+    )
+    after: dict[str, Any] | None = Field(
+        default=None,
+        description="A mechanism that releases records, with its name and settings: tables are counted from these.",
+    )
+
+    def with_files(self, folder: Path) -> Self:
+        """Return the settings with the tables and the key that they name."""
+        found: dict[str, Any] = {}
+        for name in ("ptable", "magnitude_ptable"):
+            if isinstance(given := getattr(self, name), str):
+                with placed(name):
+                    found[name] = plain_table(read_ptable(read_frame(folder / given), where=given))
+        if self.key is not None:
+            with placed("key"):
+                found["key"] = KeyFile.read(self.key, folder / self.key)
+        return super().with_files(folder).model_copy(update=found)
+
+    def public(self) -> dict[str, Any]:
+        """Return the settings that may be published; of the table its laws, which say all that matters."""
+        found = super().public()
+        for name in ("ptable", "magnitude_ptable"):
+            if isinstance(table := found.get(name), dict):
+                found[name] = {key: value for key, value in table.items() if key != "runs"}
+        return found
+
 
 THEOREM: Final = "delta of cell keys, exactly from the perturbation table (docs/theory/cell-keys.md)"
 KEYS: Final = "keys are secret, and uniform and independent for different records; the advantage of the pseudo-random "\

@@ -7,7 +7,7 @@ that of the R package ptable and of tau-ARGUS (``i;j;p;v;p_int_ub``), and that o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -243,3 +243,34 @@ def _of_ons(frame: pl.DataFrame, *, where: str) -> PTable:
 def _in_runs(count: int, added: Sequence[int]) -> PTableRow:
     runs = [(value, len([*own])) for value, own in groupby(added)]
     return PTableRow(count=count, values=tuple(v for v, _ in runs), weights=tuple(w for _, w in runs))
+
+
+def plain_table(table: PTable) -> dict[str, Any]:
+    """Return a table as plain data, as manifest and specification keep it."""
+    rows = {str(row.count): {str(v): w for v, w in row.law.items()} for row in table.rows}
+    runs = [" ".join(f"{v}:{w}" for v, w in zip(row.values, row.weights, strict=True)) for row in table.rows]
+    arranged = any([*row.law] != [*row.values] for row in table.rows)
+    more = {**({"repeats": True} if table.repeats else {}), **({"runs": runs} if arranged else {})}
+    return {"keys": table.keys, "step": table.step, "rows": rows, **more}
+
+
+def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
+    """Return the table of plain data."""
+    if isinstance(plain, PTable):
+        return plain
+    try:
+        own = {int(i): [(int(v), int(w)) for v, w in law.items()] for i, law in plain["rows"].items()}
+        for i, runs in enumerate(plain.get("runs", ()), start=1):
+            own[i] = [(int(v), int(w)) for v, _, w in (run.partition(":") for run in runs.split())]
+        return PTable(
+            rows=tuple(
+                PTableRow(count=i, values=tuple(v for v, _ in law), weights=tuple(w for _, w in law))
+                for i, law in own.items()
+            ),
+            keys=int(plain["keys"]),
+            step=int(plain.get("step", 1)),
+            repeats=bool(plain.get("repeats", False)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        remedy = "name a file, such as ptable.csv"
+        raise bad_file("this is not a perturbation table", where="ptable", remedy=remedy) from None

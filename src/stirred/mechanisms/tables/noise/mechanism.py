@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from stirred.mechanisms.tables.engine import (
     TableDraw,
     TableMechanism,
     Values,
+    cells_checksum,
     declared_cells,
     declared_columns,
     mechanism_before,
@@ -417,8 +417,7 @@ class NoisyTables(TableMechanism):
 
     def premises(self, plan: NoisePlan) -> Mapping[str, str]:
         """Return a checksum of the cells, by which the noise is addressed."""
-        text = "\n".join(f"{title}\n{cells.write_csv()}" for title, cells in plan.cells.items())
-        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
+        return cells_checksum(plan.cells.items())
 
     # ---- what is handed over, each in a module of its own
 
