@@ -14,7 +14,7 @@ import pytest
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.tables.cells import write_drawn
+from stirred.mechanisms.tables.engine import TableMechanism
 from stirred.release.ledger import Ledger, Policy
 from stirred.release.publish import PublishError, publish
 from stirred.spec.document import from_json
@@ -221,17 +221,17 @@ def test_a_table_that_is_not_what_was_drawn_never_appears(
     folder: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     before = listing(folder)
-    write = write_drawn
+    write = TableMechanism.write_internal
 
-    def other(release: Any, internal: Path, **notes: Any) -> None:
+    def other(mechanism: Any, release: Any, written: Any, **notes: Any) -> None:
         drawn = release.internal["drawn"]
         if what == "noise":
             drawn = {title: frame.with_columns(pl.col("noise") + 1) for title, frame in drawn.items()}
         else:
-            (internal.parent / "public/data.parquet").write_bytes(b"")
-        write(dataclasses.replace(release, internal={"drawn": drawn}), internal, **notes)
+            (written.public / "data.parquet").write_bytes(b"")
+        write(mechanism, dataclasses.replace(release, internal={"drawn": drawn}), written, **notes)
 
-    monkeypatch.setattr("stirred.mechanisms.tables.noise.mechanism.write_drawn", other)
+    monkeypatch.setattr(TableMechanism, "write_internal", other)
     from stirred.randomness.entropy import Entropy
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare

@@ -336,7 +336,7 @@ def as_if(release: Release, seen: Prepared) -> Release:
     """
     if "drawn" not in release.internal:
         return release
-    drawn = {}
+    drawn: dict[str, pl.DataFrame] = {}
     if isinstance(seen.mechanism, SurveyEstimates):
         rows, _ = checks.sampled(seen.mechanism, seen.data)
         for asked, cells in zip(release.internal["plan"].estimates, release.internal["plan"].cells, strict=True):
@@ -350,6 +350,8 @@ def as_if(release: Release, seen: Prepared) -> Release:
             )  # fmt: skip
         return replace(release, internal={**release.internal, "drawn": drawn, "weights": rows.given})
     for title, cells in release.internal["drawn"].items():
+        if "noise" not in cells.columns:
+            return release
         by = cells.columns[: cells.columns.index("true")]
         counts = seen.data.households.group_by(by).len("new").cast({"new": pl.Int64})
         joined = cells.join(counts, on=by, how="left", maintain_order="left").with_columns(pl.col("new").fill_null(0))

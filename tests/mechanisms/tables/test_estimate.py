@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.tables.noise.budget import Measure, with_kept
-from stirred.mechanisms.tables.noise.draw import drawn_noise
 from stirred.mechanisms.tables.noise.estimate import consistent
+from stirred.mechanisms.tables.noise.measures import Measure, drawn_noise, with_kept
 from stirred.randomness.entropy import Entropy
 from tests.depth import examples
 

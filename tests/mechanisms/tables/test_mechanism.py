@@ -15,7 +15,7 @@ import pytest
 from stirred import Entropy
 from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.tables.noise.counting import counted_persons, people_of
+from stirred.mechanisms.tables.noise.measures import counted_persons, people_of
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.randomness.noise import integer_noise
 from stirred.spec.doubts import DoubtError

@@ -15,7 +15,7 @@ from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.phsafe import PHSafe
-from stirred.mechanisms.tables.phsafe.estimates import ratio, truncated
+from stirred.mechanisms.tables.phsafe.mechanism import ratio, truncated
 from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import one_table, shipped, toy_h, toy_p, without_noise
@@ -190,8 +190,8 @@ def test_fieller_covers_nine_of_ten(stretch: float, right: bool) -> None:
 
 
 def test_readers_are_told_whom_the_counts_leave_out() -> None:
-    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading())
-    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading())
+    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading(None))
+    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading(None))
 
 
 def test_a_ratio_has_no_interval_where_there_may_be_no_household() -> None:

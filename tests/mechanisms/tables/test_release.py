@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.tables import cells
+from stirred.mechanisms.tables.engine import TableMechanism
 from stirred.release.ledger import Ledger
 from stirred.release.publish import PublishError, publish
 from stirred.spec.document import from_json
@@ -266,13 +267,13 @@ def test_the_exact_number_of_records_is_published_where_tables_agree_with_it(fol
 
 
 def test_a_table_that_is_not_what_was_drawn_never_appears(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = cells.write_drawn
+    write = TableMechanism.write_internal
 
-    def other(release: Any, internal: Path, **notes: Any) -> None:
+    def other(mechanism: Any, release: Any, written: Any, **notes: Any) -> None:
         drawn = {title: frame.with_columns(pl.col("noise") + 1) for title, frame in release.internal["drawn"].items()}
-        write(type(release)(public=release.public, specification=release.specification, internal={"drawn": drawn}), internal, **notes)  # fmt: skip  # noqa: E501
+        write(mechanism, replace(release, internal={"drawn": drawn}), written, **notes)
 
-    monkeypatch.setattr("stirred.mechanisms.tables.noise.mechanism.write_drawn", other)
+    monkeypatch.setattr(TableMechanism, "write_internal", other)
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
     from stirred.release.run import run

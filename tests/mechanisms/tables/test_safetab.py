@@ -15,7 +15,7 @@ from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.intervals import half_width, variance_of
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
-from stirred.mechanisms.tables.safetab.persons import Variances
+from stirred.mechanisms.tables.safetab.persons import StageNoise
 from stirred.mechanisms.tables.tabulator import Measured, drawing, with_intervals
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import (
@@ -129,10 +129,11 @@ def test_unpaired_iterations_are_charged_for_alone_and_in_combination() -> None:
 
 def test_the_noise_is_that_of_2020() -> None:
     part = next(p for p in SafeTabP(blocks=BLOCKS).parts if p.name == "USA level 2")
-    noise = Variances.of(part, stability=9, stage_1=Fraction(1, 10))
+    noise = StageNoise.of(part, stability=9, stage_1=Fraction(1, 10))
     assert [round(float(v), 5) for v in noise] == [21.08716, 2.34302, 2.10872]
     below = {
-        float(p.rho): Variances.of(p, stability=9, stage_1=Fraction(1, 10)).table for p in SafeTabP(blocks=BLOCKS).parts
+        float(p.rho): StageNoise.of(p, stability=9, stage_1=Fraction(1, 10)).table
+        for p in SafeTabP(blocks=BLOCKS).parts
     }
     assert [half_width(below[rho], 1, Fraction("0.9998")) for rho in (0.159, 0.008)] == [21, 93]
     assert [half_width(below[rho]) for rho in (2.134, 0.159, 0.008)] == [3, 11, 49]
@@ -147,7 +148,7 @@ def test_the_free_gain_combines_the_first_total_with_the_sum(cells_: int, combin
 def test_combined_totals_are_published_with_their_variance(tables: dict[str, pl.DataFrame]) -> None:
     rows = tables["t1"].filter((pl.col("region_type") == "USA") & (pl.col("iteration_code") == "1101"))
     part = next(p for p in toy_p().parts if p.name == "USA level 2")
-    noise = Variances.of(part, stability=3, stage_1=Fraction(1, 10))
+    noise = StageNoise.of(part, stability=3, stage_1=Fraction(1, 10))
     own = float(variance_of(noise.table) * 8)
     assert rows["variance"][0] == pytest.approx(own)
     assert rows["combined_variance"][0] == pytest.approx(own * float(noise.first) / (own + float(noise.first)))
@@ -214,7 +215,7 @@ def test_every_rho_says_its_neighbours() -> None:
     (fact,) = plan.facts
     assert "per one person added or removed" in fact.sentence
     assert fact.values["neighbours"] == "one person added or removed"
-    assert "one person added or removed" in plan.specification.budget.policy.formula  # type: ignore[union-attr]
+    assert "one person added or removed" in plan.specification.budget.policy.formula
     assert plan.specification.input_premetric.symbol == "d_HamS^person"
     added = toy_p(promise="add-remove").plan(PEOPLE).specification
     assert (added.input_premetric.symbol, added.budget.realised) == ("d_SymDiff^person", exact("4.944"))
@@ -222,10 +223,10 @@ def test_every_rho_says_its_neighbours() -> None:
 
 def test_intervals_of_totals_that_are_published_for_their_size_do_not_cover_small_groups() -> None:
     """A tract's total is shown above 21, its interval is 11 wide: ten persons are never in it, and readers are told."""
-    noise = Variances.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
+    noise = StageNoise.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
     shown = half_width(noise.table, 1, 2 * Fraction("0.9999") - 1) + 1
     assert (shown, half_width(noise.table)) == (22, 11)
-    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading())
+    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading(None))
 
 
 def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -> None:
@@ -236,7 +237,7 @@ def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -
     assert "up to 0.55 deviations with 8 cells, 0.65 with 18 and 0.73 with 46" in page
     assert "up to 0.28 with 1 cell, 0.6 with 8 and 0.72 with 18" in page
     for part in SafeTabP(blocks=BLOCKS).parts:
-        noise = Variances.of(part, stability=9, stage_1=Fraction(1, 10))
+        noise = StageNoise.of(part, stability=9, stage_1=Fraction(1, 10))
         first, table = float(noise.first), float(noise.table)
         z = np.arange(-int(12 * first**0.5), int(12 * first**0.5) + 1)
         chance = np.exp(-(z**2) / (2 * first))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from stirred.release.prepared import prepare
 from stirred.release.run import run as carry_out
 from stirred.spec.document import from_document
 from stirred.spec.doubts import DoubtError
+from tests.golden.make import SET
 from tests.mechanisms.tables.making import TABLES
 from tests.mechanisms.tables.toy import BLOCKS, HOUSEHOLDS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 
@@ -175,3 +177,13 @@ def test_a_table_without_rows_is_published_as_such(folder: Path, tmp_path: Path)
     assert pl.read_parquet(bundle / "public" / "t2.parquet").height == 0
     assert audit_bundle(bundle).passed
     assert run(["publish", str(bundle), str(tmp_path / "out"), "--as", "site"]) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["noisy-tables", "cell-keys", "safetab", "safetab-households", "phsafe", "survey-estimates"]
+)
+def test_records_in_a_bundle_of_tables_are_found(name: str, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(SET / name / "bundle", tmp_path / "bundle"))
+    PERSONS.write_parquet(bundle / "public" / "data.parquet")
+    problems = audit_bundle(bundle).problems
+    assert any("records are published, and the promise is about tables alone" in each.what for each in problems)

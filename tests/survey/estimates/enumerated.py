@@ -14,7 +14,7 @@ from stirred.survey.design import Design
 from stirred.survey.estimates.draw import weight_ends
 from stirred.survey.estimates.measure import Rows, totals, variances
 from stirred.survey.estimates.mechanism import SurveyEstimates
-from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import pair
 from stirred.survey.estimates.small import _axes, _values
 
@@ -62,7 +62,7 @@ def answers(mechanism: SurveyEstimates) -> list[tuple[Any, ...]]:
 
 
 @lru_cache(maxsize=64)
-def _asked(document: str, n: int, drawn: tuple[int, ...], most: int) -> tuple[Asked, ...]:
+def _asked(document: str, n: int, drawn: tuple[int, ...], most: int) -> tuple[EstimateQueries, ...]:
     """Return the queries of a mechanism for samples of a size: the loss on the sample is searched for only once."""
     mechanism, grid = _MECHANISMS[document], Fraction(1)
     ends = weight_ends(*pair(mechanism.weight_bounds, where="weights"), grid, mechanism.design)

@@ -21,7 +21,7 @@ import pytest
 from stirred.survey.estimates import published
 from stirred.survey.estimates.error_law import Noise, half_width
 from stirred.survey.estimates.mechanism import SurveyEstimates
-from stirred.survey.estimates.queries import Asked, Public, bounded_variance
+from stirred.survey.estimates.queries import EstimateQueries, Public, bounded_variance
 
 DRAWS = 40_000
 TOTAL = {"kind": "total", "variable": "y", "bounds": [0, 100]}
@@ -163,7 +163,7 @@ def rows(
     return Rows(value - samples.truth, sd, math.sqrt(noise.variance), *widths)
 
 
-def numbers(samples: Samples, asked: Asked, rng: np.random.Generator) -> dict[str, Array]:
+def numbers(samples: Samples, asked: EstimateQueries, rng: np.random.Generator) -> dict[str, Array]:
     """Return the noisy numbers by role, as the mechanism rounds them and draws their noise."""
 
     def noisy(role: str, true: Array) -> Array:

@@ -21,13 +21,13 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms.registry import settings_for
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
+from stirred.survey.estimates.checks import fault
 from stirred.survey.estimates.classes import Classes
 from stirred.survey.estimates.measure import Rows, Values, totals, variances
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.estimates.published import remark, schema_of
 from stirred.survey.estimates.queries import Public, asked
 from stirred.survey.estimates.settings import Estimate
-from stirred.survey.estimates.verified import fault
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed
 from stirred.survey.settings import Setting
 from tests.survey.estimates.asked import estimate

@@ -6,33 +6,29 @@ mechanism says what that costs by its own structure (docs/theory/census-2020.md)
 
 from __future__ import annotations
 
+import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from importlib import resources
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.frames import read_frame, write_frame
-from stirred.data.given import as_microdata, like
+from stirred.data.frames import read_frame
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, columns_beside
-from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids
-from stirred.mechanisms.opening import opened
+from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import (
-    UNSEARCHED,
     Check,
     Fact,
-    Frames,
     Grid,
-    Mechanism,
-    Plan,
-    PlanOrigin,
     Progress,
     PublicFile,
     Release,
@@ -42,23 +38,133 @@ from stirred.mechanisms.protocol import (
     Typical,
     Written,
     failed,
-    settings_doubts,
 )
+from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, TablePlan, audit_promise, audit_records
 from stirred.mechanisms.tables.intervals import LEVEL, half_width, variance_of
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise, table_of
-from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget, Derived
-from stirred.spec.domain import AS_GIVEN, after_imputation
-from stirred.spec.domain import Domain as Who
-from stirred.spec.doubts import Doubt
+from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
 from stirred.spec.exact import exact
+from stirred.spec.given_numbers import fraction
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import ZCDP
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError, as_given, place_of
 from stirred.spec.shift_law import DiscreteGaussian
 from stirred.spec.specification import Flavor, Specification
+
+
+def _share(given: Any) -> Fraction:
+    if isinstance(given, (bool, float)) or not isinstance(given, (str, int, Decimal, Fraction)):
+        raise ValueError("write an exact number, such as '0.159' or 1/10")
+    try:
+        found = fraction(given, where="")
+    except StirredError as error:
+        raise ValueError(error.problems[0].what) from None
+    if found < 0:
+        raise ValueError("it is below 0")
+    return found
+
+
+def _rising(given: list[int]) -> list[int]:
+    if given != sorted({*given}):
+        raise ValueError("thresholds and edges rise")
+    return given
+
+
+Amount = Annotated[Fraction, BeforeValidator(_share)]
+Edges = Annotated[list[int], AfterValidator(_rising)]
+
+
+class BudgetFile(BaseModel):
+    """What every budget file has."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    title: str
+
+
+class Region(BudgetFile):
+    """A region type: the column of the areas that names the region, and which iterations are tabulated there."""
+
+    title: str = ""
+    type: str
+    column: str
+    iterations: Literal["detailed", "coarse"]
+    suppress: bool = False
+
+    @property
+    def coarse(self) -> bool:
+        """Say whether iterations that are for the nation and states alone are left out."""
+        return self.iterations == "coarse"
+
+
+class BudgetPart(BudgetFile):
+    """One region type and level: rho for its groups, and the thresholds at which their table gets finer."""
+
+    title: str = ""
+    table: str = "t2"
+    region: str
+    level: int
+    rho: Amount
+    thresholds: Edges
+
+    @property
+    def name(self) -> str:
+        """Return what messages call it."""
+        return f"{self.region} level {self.level}"
+
+
+class GroupsBudget(BudgetFile):
+    """What the budget files of SafeTab have in common."""
+
+    regions: list[Region]
+    parts: list[BudgetPart]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        once([region.type for region in self.regions], "region type")
+        once([region.column for region in self.regions], "region column")
+        once([f"{part.table}, {part.name}" for part in self.parts], "part")
+        return self
+
+
+def once(names: Sequence[Hashable], what: str) -> None:
+    """Refuse what stands twice: two measurements of one name would draw the same noise."""
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"{what} {twice[0]} stands twice")
+
+
+def _instead(given: Any) -> str:
+    """Quote what was given, unless it is a whole table."""
+    return "" if isinstance(given, Mapping) else f", not {as_given(given)[:60]}"
+
+
+Model = TypeVar("Model", bound=BudgetFile)
+
+
+def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: str, ending: str = "") -> Model:
+    """Return a checked budget: one that is brought along, by its name, or the content of a file."""
+    content: Any = given
+    if isinstance(given, str):
+        place = resources.files(package).joinpath(f"{given}{ending}.toml")
+        if not given.replace("-", "").isalnum() or not place.is_file():
+            remedy = "write us-2020, or name a file that ends in .toml"
+            raise bad_plan(f"there is no budget called {given!r}", where="budget", remedy=remedy)
+        content = tomllib.loads(place.read_text(encoding="utf-8"), parse_float=Decimal)
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise PlanError(
+            Problem(
+                what=str(detail["msg"]).removeprefix("Value error, ") + _instead(detail.get("input")),
+                where=f"budget {place_of(detail['loc'])}".strip(),
+                remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
+            )
+            for detail in error.errors(include_url=False)
+        ) from None
+
 
 Ints = npt.NDArray[np.int64]
 Draw = Callable[[Fraction, int, str, int], Ints]  # variance, how many, purpose, chunk
@@ -102,15 +208,9 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class TabulatorPlan(Plan):
+class TabulatorPlan(TablePlan):
     """What would be published; nothing random has happened, and nothing was counted."""
 
-    specification: Specification
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
-    unreleased: ClassVar[str] = "not used"
     measured: tuple[Measured, ...]
     neighbours: str
     rho: Fraction
@@ -144,10 +244,11 @@ class TabulatorPlan(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tabulator(Mechanism):
+class Tabulator(TableMechanism):
     """A mechanism that publishes counts with noise and nothing else."""
 
-    counts_tables: ClassVar[bool] = False
+    kept_in: ClassVar[str] = "true_counts"
+    kept_by_name: ClassVar[bool] = True
     own_tables: ClassVar[bool] = True
     neighbours: ClassVar[str]  # what a rho of the budget is about
     columns: ClassVar[Mapping[str, tuple[str, ...]]]  # of each public file
@@ -214,7 +315,7 @@ class Tabulator(Mechanism):
             distance, unit = "d_HamS", self.unit
             value, formula = self.replaced if self.promise == "replace" else self.printed
         premetric = InputPremetric(name=distance, unit=unit, post_imputation=post_imputation)
-        who = Who.of_file(name, stage=stage)
+        who = Domain.of_file(name, stage=stage)
         flavor = Flavor(domain=who, multiverse=Multiverse(), input_premetric=premetric, output_premetric=ZCDP)
         stated = f"{formula}; the noise has rho {float(self.rho):.6g} per {self.neighbours}"
         return Specification(
@@ -240,10 +341,9 @@ class Tabulator(Mechanism):
     def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
         """Return the public tables with one more column, ``true``: the count without noise, which stays inside."""
 
-    def plan(self, data: Any, *, doubts: bool = True) -> TabulatorPlan:
-        """Return the plan; the file is checked, and nothing is counted."""
-        microdata = as_microdata(data)
-        if problems := [*self.problems(microdata)]:
+    def check(self, data: Any) -> None:
+        """Raise everything that is wrong with a file, and noise that is too wide."""
+        if problems := [*self.problems(as_microdata(data))]:
             raise DataError(problems)
         for line in self.measured:
             if line.variance > _WIDEST:
@@ -251,13 +351,13 @@ class Tabulator(Mechanism):
                     f"noise of variance {float(line.variance):.4g} ({line.what}) is too wide for tables and their sums"
                 )
                 raise bad_plan(what, where="budget rho", remedy=f"write a larger rho: variances go up to {_WIDEST:,}")
-        said = after_imputation(microdata.stage, microdata.post_imputation)
-        found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit))
+
+    def draft(self, data: Microdata, *, doubts: bool) -> TabulatorPlan:
+        """Return the budget, line by line; nothing is counted."""
+        said = after_imputation(data.stage, data.post_imputation)
         return TabulatorPlan(
-            origin=PlanOrigin(self, microdata),
-            specification=self.specification(name=microdata.name, stage=microdata.stage, post_imputation=said),
-            doubts=found if doubts else (UNSEARCHED,),
-            dropped=columns_beside(microdata, self.used),
+            specification=self.specification(name=data.name, stage=data.stage, post_imputation=said),
+            dropped=columns_beside(data, self.used),
             measured=self.measured,
             neighbours=self.neighbours,
             rho=self.rho,
@@ -271,24 +371,11 @@ class Tabulator(Mechanism):
         for variance in {line.variance for line in self.measured}:
             table_of(DiscreteGaussian(variance))
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count, add the noise once, and publish the sums."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        tables = self.counted(microdata, drawing(entropy), progress or (lambda stage, done, total: None))
+        tables = self.counted(data, drawing(entropy), progress)
         public = {name: table.drop("true", strict=False) for name, table in tables.items()}
-        return Release(
-            public=Frames({name: lambda t=table: [t] for name, table in public.items()}, convert=like(data)),  # type: ignore[misc]
-            specification=promised,
-            internal={"true_counts": {name: table for name, table in tables.items() if "true" in table.columns}},
-        )
+        return TableDraw(public, {name: table for name, table in tables.items() if "true" in table.columns})
 
     # ---- files and pages
 
@@ -303,19 +390,14 @@ class Tabulator(Mechanism):
         """Return the columns of the tables."""
         return self.columns
 
-    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the counts without noise, which are confidential."""
-        (written.internal / "true_counts").mkdir(mode=0o700)
-        for name, table in release.internal["true_counts"].items():
-            write_frame(table, written.internal / "true_counts" / f"{name}.parquet", note=dict(note))
-
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         """Check on the files as written that rows which are sums of others are."""
+        found = TableMechanism.verify(self, data, plan, release, written)
         tables = {name: read_frame(written.public / f"{name}.parquet", empty=True) for name in self.columns}
         if wrong := [*self.inconsistent(tables)]:
             raise failed(wrong[0])
         result = "counts and sums of counts with the noise drawn, nothing adjusted"
-        return [Check(what=name, cells=table.height, result=result) for name, table in tables.items()]
+        return [*found, *(Check(what=name, cells=table.height, result=result) for name, table in tables.items())]
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
         """Yield what cannot be in tables of which some rows are sums of others."""
@@ -323,16 +405,11 @@ class Tabulator(Mechanism):
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Compute the promise again from the settings, and check columns and sums of the tables."""
-        published = bundle.specification
-        said = published.input_premetric.post_imputation
-        computed = self.specification(name=published.domain.name, stage=published.domain.stage, post_imputation=said)
-        computed = with_accepted_names(computed, bundle.accepted)
-        hierarchies = published.multiverse.hierarchies
-        computed = computed.with_flavor(multiverse=replace(computed.multiverse, hierarchies=hierarchies))
-        if computed.flavor != published.flavor or computed.budget.realised != published.budget.realised:
-            found.bad(f"the settings give {computed.notation}", where="public/specification.json")
-        else:
-            found.checks.append(f"budget {published.budget_text}: computed anew from the settings")
+        said = bundle.specification
+        again = self.specification(
+            name=said.domain.name, stage=said.domain.stage, post_imputation=said.input_premetric.post_imputation
+        )
+        audit_promise(bundle, again, found)
         tables = self._audit_columns(bundle, found)
         for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
             found.bad(what, where="public")
@@ -346,6 +423,7 @@ class Tabulator(Mechanism):
     @classmethod
     def _audit_columns(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
         """Return the tables that have the columns they must have."""
+        audit_records(bundle, found)
         tables = {}
         for name, columns in cls.columns.items():
             table = bundle.side(f"{name}.parquet")
@@ -359,21 +437,13 @@ class Tabulator(Mechanism):
         found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
         return tables
 
-    def reading(self) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader of the tables must know."""
         return [
             "Every count is the true count plus noise of mean 0; column `variance` is that of the noise, and the true "
             f"count lies from `low` to `high` in {float(LEVEL):.0%} of cases.",
             "Counts may be negative, and tables do not add up to each other: nothing was rounded, cut off or adjusted.",
         ]
-
-    def conclusions(self, plan: Any) -> Sequence[str]:
-        """Return how to read the tables."""
-        return self.reading()
-
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return why there is no file of records."""
-        return ["There is no file of records: the promise is about the tables alone."]
 
     def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
         """Return the noise of one count, line by line."""
@@ -388,7 +458,7 @@ class Tabulator(Mechanism):
         rows = tuple((e.what, f"{float(e.rho):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
         lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
         grid = Grid(header=header, rows=rows, numbers=header[1:])
-        return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading()))]
+        return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading(plan)))]
 
 
 def drawing(entropy: Entropy) -> Draw:

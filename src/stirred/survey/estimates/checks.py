@@ -1,7 +1,8 @@
-"""What is wrong with settings and samples of survey estimates, and the sample as whole numbers."""
+"""What is wrong with settings, samples, written estimates and bundles; and the sample as whole numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -11,19 +12,25 @@ import numpy as np
 import polars as pl
 
 from stirred.data.columns import select
+from stirred.data.frames import as_read, read_frame
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.spelling import meant
 from stirred.mechanisms.doubts import Published, clamped_doubts
+from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.mechanisms.tables.engine import TableMechanism, audit_promise, audit_records
 from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import finite_loss, fraction
+from stirred.spec.invariant import Invariant, Named
+from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import Problem, StirredError, wrong
+from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
-from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
+from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest, totals, values_of
 from stirred.survey.estimates.published import LABELS, NUMBERS
-from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
 from stirred.survey.sample_design import Drawn, SurveyDesign, not_a_number
@@ -293,7 +300,9 @@ def _sizes(
     return Classes(frame=names.gather(first).to_frame(), totals=sums, counts=rows.drawn)
 
 
-def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[Asked]) -> Iterator[Doubt]:
+def clamping(
+    mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[EstimateQueries]
+) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
     asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
     grid = float(fraction(mechanism.weight_grid, where="weight_grid"))
@@ -320,7 +329,7 @@ def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Seq
         yield from clamped_doubts(column, values[inside], low_high, weights=weights[inside], published=domains)
 
 
-def _published(asked: Asked, file: pl.DataFrame, role: str, *, per: float = 1.0) -> Published:
+def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: float = 1.0) -> Published:
     """Return the domains of an estimate, and the standard deviation of the noise of their totals."""
     estimate, inside = asked.estimate, np.ones(file.height, dtype=bool)
     for name, allowed in estimate.where.items():
@@ -420,3 +429,74 @@ def _check_design_weights(design: SurveyDesign, drawn: Drawn, *, responding: boo
             WeightsNotFixed, f"the weights {design.weights!r} are not those that fpc gives: adjusted or calibrated "
             "weights are never fixed", where="design weights", remedy=WAYS_OUT,
         )  # fmt: skip
+
+
+def verify(mechanism: SurveyEstimates, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
+    """Raise if a number, computed again from the file, is not the one that the estimates were made of."""
+    found = TableMechanism.verify(mechanism, data, plan, release, written)
+    rows, _ = sampled(mechanism, data)
+    for each, cells in zip(plan.estimates, plan.cells, strict=True):
+        kept = release.internal["drawn"][each.title]
+        for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
+            if kept[f"{role}_true"].to_list() != numbers.tolist():
+                raise failed(f"{each.title}, computed again, is not what it was made of")
+    count = release.internal["estimates"].height
+    return [*found, Check(what="every estimate, computed again", cells=count, result="the true numbers with the noise")]
+
+
+def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written: Written) -> list[Check]:
+    """Count the classes once more, where their counts are published exactly."""
+    if not plan.public.held:
+        return []
+    found = read_frame(written.public / f"{published.INVARIANTS}.parquet")
+    again, _ = read_classes(mechanism.adjust, data.households)
+    if tuple(found["count"].to_list()) != again.counts:
+        raise failed("the counts of the classes, as written, are not those of the sample")
+    return [Check(what="sampled counts of the classes", cells=found.height)]
+
+
+def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
+    """Compare the promise with that of the settings; name and columns of the file are believed."""
+    audit_records(bundle, found)
+    said = bundle.specification
+    again = mechanism.specification(
+        name=said.domain.name, columns=said.domain.columns, post_imputation=said.input_premetric.post_imputation
+    )
+    text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
+    if text is not None and table is not None:
+        if wrong := fault(mechanism, table, text):
+            found.bad(wrong, where="public/estimates.parquet")
+        else:
+            found.checks.append(f"{table.height:,} estimates: both files alike; se, cv and flag computed anew")
+    audit_promise(bundle, again, found, held=_of_any_columns)
+    found.unchecked.append(
+        "whether the numbers are those of the sample and the noise is of the stated law: both are confidential"
+    )
+
+
+def _of_any_columns(multiverse: Multiverse) -> list[Invariant]:
+    """Return what is held fixed, by whichever columns of the design it is defined; earlier versions named none."""
+    held = multiverse.invariants
+    return [replace(each, name=each.name.partition(": ")[0]) if isinstance(each, Named) else each for each in held]
+
+
+def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
+    """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
+    if dict(table.schema) != published.schema_of(
+        [name for name in table.columns if name not in (*published.LABELS, *published.NUMBERS)]
+    ):
+        return "its columns are not those of estimates"
+    if not text.equals(as_read(table, "csv"), null_equal=True):
+        return "estimates.csv does not say the same"
+    own = {each.title: each for each in mechanism.wanted}
+    for row in table.filter(pl.col("estimate").is_not_null()).iter_rows(named=True):
+        privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
+        se = math.hypot(row["se_sampling"] or 0.0, privacy)
+        cv = se / abs(row["estimate"]) if row["estimate"] else None
+        told = published.flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
+        given = row["se"] or math.nan, row["cv"] or math.inf
+        mark = f"{told} {published.remark(own[row['name']], row['estimate'])}".strip() if row["name"] in own else told
+        # Earlier versions published no remark.
+        if row["flag"] not in (told, mark) or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
+            return f"se, cv or flag of {row['name']} contradicts its other numbers"
+    return ""

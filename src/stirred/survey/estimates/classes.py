@@ -25,7 +25,7 @@ from stirred.survey.estimates.settings import Adjust, Estimate
 from stirred.survey.refusals import EmptyCell, refusal
 
 if TYPE_CHECKING:
-    from stirred.survey.estimates.queries import Asked, Query
+    from stirred.survey.estimates.queries import EstimateQueries, SurveyQuery
 
 TOTAL: Final = "total"
 _SURE: Final = 3  # deviations of its noise below which a class count is too small to divide by
@@ -122,13 +122,13 @@ def _positive(given: Any) -> bool:
 # ---- after the noise
 
 
-def smallest(count: Query) -> float:
+def smallest(count: SurveyQuery) -> float:
     """Return the smallest noisy class count to divide by: below it the noise could hide an empty class."""
     decay = math.exp(-float(count.loss / count.sensitivity))
     return _SURE * float(count.step) * math.sqrt(2 * decay) / (1 - decay)
 
 
-def too_small(classes: Classes, count: Query) -> Iterator[Problem]:
+def too_small(classes: Classes, count: SurveyQuery) -> Iterator[Problem]:
     """Yield the classes whose count would drown in its noise: public numbers alone tell."""
     least, remedy = smallest(count), "collapse it with another class, or give the counts a larger share under [adjust]"
     for row, size in zip(classes.frame.rows(), classes.sizes, strict=True):
@@ -137,13 +137,13 @@ def too_small(classes: Classes, count: Query) -> Iterator[Problem]:
             yield Problem(what=f"{told}{least / _SURE:.4g}", where=_WHERE, remedy=remedy)
 
 
-def ratios(classes: Classes, count: Query, noisy: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def ratios(classes: Classes, count: SurveyQuery, noisy: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return N / C of each class; a count below the smallest one counts as that."""
     found: npt.NDArray[np.float64] = classes.sizes / np.maximum(noisy * float(count.step), smallest(count))
     return found
 
 
-class Calibrated(NamedTuple):
+class Calibration(NamedTuple):
     """A calibrated estimate, by how much a unit of each noise moves it (role, factor), and what divides its scores.
 
     It is of totals N T / C, divided by such totals of another variable, or by the public total of its classes.
@@ -155,8 +155,13 @@ class Calibrated(NamedTuple):
 
 
 def calibrate(
-    asked: Asked, classes: Classes, cell: Mapping[str, str], z: Mapping[str, Any], counts: Any, count: Query
-) -> Calibrated | None:
+    asked: EstimateQueries,
+    classes: Classes,
+    cell: Mapping[str, str],
+    z: Mapping[str, Any],
+    counts: Any,
+    count: SurveyQuery,
+) -> Calibration | None:
     """Return the estimate of a cell from noisy numbers by class; None where there is nothing to divide by."""
     mine, size = classes.reaching(asked.estimate, cell), classes.sizes
     ratio, there = ratios(classes, count, counts), counts * float(count.step)
@@ -177,12 +182,12 @@ def calibrate(
         moved += [("below", abs(estimate) * g / below) for g in ratio[mine]]
     moved += [("top", g / below) for g in ratio[mine]]
     moved += [("count", g * abs(r) / c / below) for g, r, c in zip(ratio[mine], rest[mine], there[mine], strict=True)]
-    return Calibrated(estimate, tuple(moved), below / float(ratio.max()))
+    return Calibration(estimate, tuple(moved), below / float(ratio.max()))
 
 
 def centres(
-    asked: Asked, classes: Classes, cells: Sequence[Mapping[str, str]], noisy: Mapping[str, Any], counts: Any,
-    count: Query,
+    asked: EstimateQueries, classes: Classes, cells: Sequence[Mapping[str, str]], noisy: Mapping[str, Any], counts: Any,
+    count: SurveyQuery,
 ) -> npt.NDArray[np.int64]:  # fmt: skip
     """Return what scores are taken around, by cell and class in steps: the class's mean, the ratio, or 0.
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.survey.estimates.queries import Asked, Range
+from stirred.survey.estimates.queries import EstimateQueries, Range
 from stirred.survey.estimates.settings import Estimate
 
 Integers = npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ def nearest(number: Fraction) -> int:
     return math.floor(number + Fraction(1, 2))
 
 
-def values_of(asked: Asked, file: pl.DataFrame, cells: pl.DataFrame) -> Values:
+def values_of(asked: EstimateQueries, file: pl.DataFrame, cells: pl.DataFrame) -> Values:
     """Return what an estimate uses of each record."""
     estimate, ones = asked.estimate, np.ones(file.height, dtype=np.int64)
     y, x, cut = ones, ones, 0
@@ -92,7 +92,7 @@ def added(numbers: Integers, cell: Integers, cells: int) -> Integers:
     return found
 
 
-def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
+def totals(asked: EstimateQueries, rows: Rows, values: Values) -> dict[str, Integers]:
     """Return the numbers of an estimate without noise, but for its variance; by class where it is calibrated."""
     found = {}
     for role, query in asked.queries.items():
@@ -110,7 +110,7 @@ def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
     return found
 
 
-def ratio_steps(asked: Asked, noisy: Mapping[str, Integers]) -> list[int]:
+def ratio_steps(asked: EstimateQueries, noisy: Mapping[str, Integers]) -> list[int]:
     """Return the published ratio of each cell in steps of grid / fine, inside its range: the centre of scores."""
     low, high = asked.ratio
     found = []
@@ -125,7 +125,9 @@ def ratio_steps(asked: Asked, noisy: Mapping[str, Integers]) -> list[int]:
     return found
 
 
-def variances(asked: Asked, rows: Rows, values: Values, ratio: Any, factors: Integers | None = None) -> Integers:
+def variances(
+    asked: EstimateQueries, rows: Rows, values: Values, ratio: Any, factors: Integers | None = None
+) -> Integers:
     """Return the sampling variance of every cell in steps: the exact number, rounded.
 
     ``ratio`` is what scores are taken around, by cell; with the ``factors`` of classes by cell and class.

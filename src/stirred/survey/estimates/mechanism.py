@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
@@ -12,34 +11,30 @@ import numpy as np
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.cell_law import confidence_of
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
-    Frames,
-    Mechanism,
-    PlanOrigin,
     Progress,
-    Release,
     Settings,
-    Written,
     as_part,
     as_parts,
     settings_doubts,
 )
-from stirred.mechanisms.tables.cells import (
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
     Values,
+    cells_checksum,
     declared_cells,
     declared_columns,
     values_of_tables,
     with_numbers,
-    write_drawn,
 )
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, finite_loss, fraction
 from stirred.spec.input_premetric import InputPremetric
@@ -50,11 +45,11 @@ from stirred.spec.problems import placed
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 from stirred.survey.designs import SRSWOR, Design, design_from
-from stirred.survey.estimates import checks, draw, pictures, published, small, verified
+from stirred.survey.estimates import checks, draw, pictures, published, small
 from stirred.survey.estimates.classes import too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
-from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
-from stirred.survey.estimates.queries import Asked, Public, asked, split
+from stirred.survey.estimates.published import VARIANCE, SurveyPlan
+from stirred.survey.estimates.queries import EstimateQueries, Public, asked, split
 from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings, place
 from stirred.survey.imputation import copies
 from stirred.survey.sample_design import SurveyDesign
@@ -82,7 +77,7 @@ AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyEstimates(Mechanism):
+class SurveyEstimates(TableMechanism):
     """Estimates of a sample with noise: a record of the setting's first stage is protected with ``epsilon`` in all.
 
     >>> sample = pl.DataFrame({"w": [2.0, 2.0, 4.0], "sex": ["f", "m", "f"], "age": [30, 40, 50]})
@@ -99,7 +94,6 @@ class SurveyEstimates(Mechanism):
     title: ClassVar[str] = "survey estimates"
     settings_model: ClassVar[type[Settings]] = SurveyEstimatesSettings
     loss_setting: ClassVar[str] = "epsilon"
-    counts_tables: ClassVar[bool] = False
     own_tables: ClassVar[bool] = True
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
@@ -198,9 +192,9 @@ class SurveyEstimates(Mechanism):
         """Return the share of a loss that a sampling variance gets."""
         return fraction(self.variance_share, where="variance_share") if self.variance == "paid" else None
 
-    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[Asked, ...]:
+    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[EstimateQueries, ...]:
         """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
-        found: list[Asked] = []
+        found: list[EstimateQueries] = []
         for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True):
             counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
             own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
@@ -240,11 +234,9 @@ class SurveyEstimates(Mechanism):
 
     # ---- the promise and the act
 
-    def plan(self, data: Any, *, doubts: bool = True) -> SurveyPlan:
-        """Return the estimates with their noise, and the loss; nothing random happens."""
-        data = as_microdata(data)
-        self.check(data)
-        rows, public = checks.sampled(self, data)
+    def draft(self, data: Microdata, *, doubts: bool) -> SurveyPlan:
+        """Return the estimates with their noise, and the loss."""
+        _, public = checks.sampled(self, data)
         names = self.coded_columns
         declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
         cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
@@ -252,8 +244,7 @@ class SurveyEstimates(Mechanism):
             cells = (public.classes.frame, *cells)
         found = self.asked(public, [each.height if each.width else 1 for each in cells])
         used = [*dict.fromkeys([*self.columns, *checks.design_of(data).columns])]
-        plan = SurveyPlan(
-            origin=PlanOrigin(self, data),
+        return SurveyPlan(
             specification=self.specification(
                 name=data.name, columns=used, post_imputation=data.post_imputation, drawn=checks.design_of(data)
             ),
@@ -268,10 +259,12 @@ class SurveyEstimates(Mechanism):
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
-        if not doubts:
-            return plan
-        clamped = dict.fromkeys(checks.clamping(self, data, rows, found))
-        return replace(plan, doubts=(*settings_doubts(self.settings_from), *clamped, *pictures.notes(plan)))
+
+    def doubts(self, data: Microdata, plan: SurveyPlan) -> Iterator[Doubt]:
+        """Yield values that are clamped, and what the quality of estimates says against them."""
+        yield from settings_doubts(self.settings_from)
+        yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
+        yield from pictures.notes(plan)
 
     def specification(
         self,
@@ -324,32 +317,14 @@ class SurveyEstimates(Mechanism):
             settings_from=self.settings_from, alone=(ALONE,),
         )  # fmt: skip
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: SurveyPlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Compute every number, draw its noise once, and return the estimates that follow from the noisy numbers."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        drawn = self.drawn(microdata, plan, entropy.child("noise"))
+        drawn = self.drawn(data, plan, entropy.child("noise"))
         noisy = {each.title: self.noisy(drawn[each.title]) for each in plan.estimates}
         table = published.published(self, plan, noisy)
-        if progress is not None:
-            progress("noise", 1, 1)
-        return Release(
-            public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
-            specification=promised,
-            internal={
-                "plan": plan,
-                "drawn": drawn,
-                "estimates": table,
-                "weights": checks.sampled(self, microdata)[0].given,
-            },
-        )
+        progress("noise", 1, 1)
+        inside = {"estimates": table, "weights": checks.sampled(self, data)[0].given}
+        return TableDraw({published.ESTIMATES: table}, drawn, inside)
 
     def drawn(self, data: Microdata, plan: SurveyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
         """Return for each estimate its cells with every number, true and noise; variances follow the noisy numbers."""
@@ -361,7 +336,7 @@ class SurveyEstimates(Mechanism):
             values = values_of(each, data.households, cells)
             true = totals(each, rows, values)
 
-            def noise(role: str, own: Asked = each) -> Any:
+            def noise(role: str, own: EstimateQueries = each) -> Any:
                 query = own.queries[role]
                 return integer_noise(query.noise, count=query.cells, entropy=entropy, purpose=repr((own.title, role)))
 
@@ -390,20 +365,14 @@ class SurveyEstimates(Mechanism):
 
     def premises(self, plan: SurveyPlan) -> Mapping[str, str]:
         """Return a checksum of the cells, by which the noise is addressed."""
-        text = "\n".join(f"{a.title}\n{c.write_csv()}" for a, c in zip(plan.estimates, plan.cells, strict=True))
-        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
-
-    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the true numbers, the noise, and how many values were clamped."""
-        write_drawn(release, written.internal, note=note)
+        return cells_checksum((each.title, cells) for each, cells in zip(plan.estimates, plan.cells, strict=True))
 
     check = checks.check
-    verify = verified.verify
-    verify_exact = verified.verify_exact
-    audit_bundle = verified.audit_bundle
+    verify = checks.verify
+    verify_exact = checks.verify_exact
+    audit_bundle = checks.audit_bundle
     files = published.files
-    conclusions = published.reading
-    reading_tables = published.reading
+    reading = published.reading
     headline = pictures.headline
     sections = pictures.sections
     shown = pictures.shown

@@ -22,9 +22,8 @@ from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
 from stirred.survey.amplify import deamplify
 from stirred.survey.designs import Poisson
-from stirred.survey.estimates.plan import ROLES, SurveyPlan
-from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, noise_of
-from stirred.survey.estimates.queries import Asked, Query, asked, bounded_variance
+from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, ROLES, SurveyPlan, noise_of
+from stirred.survey.estimates.queries import EstimateQueries, SurveyQuery, asked, bounded_variance
 from stirred.survey.settings import Setting, all_settings
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def _not_drawn(rows: Sequence[Row], known: Sequence[Row]) -> str:
     return f" Drawn: {min(len(able), _MOST_BARS)} of {len(rows)}; {', and '.join(why)}." if why else ""
 
 
-def _floor(each: Asked, plan: SurveyPlan) -> float:
+def _floor(each: EstimateQueries, plan: SurveyPlan) -> float:
     """Return the least sampling error that a paid variance can show; 0 where a number that is not public divides it."""
     if "variance" not in each.queries or each.estimate.kind not in ("total", "table") or each.classes:
         return 0.0
@@ -220,7 +219,7 @@ def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
     ]
 
 
-def _sd(query: Query) -> float:
+def _sd(query: SurveyQuery) -> float:
     return math.sqrt(noise_of(query, 1.0).variance)
 
 
@@ -274,7 +273,7 @@ def _amplified(mechanism: SurveyEstimates, plan: SurveyPlan) -> tuple[Fraction, 
     return deamplify(exact(mechanism.loss), Poisson((rate,))).rational, words
 
 
-def _in_setting(one: Asked, plan: SurveyPlan, setting: Setting, *, share: Fraction) -> float | None:
+def _in_setting(one: EstimateQueries, plan: SurveyPlan, setting: Setting, *, share: Fraction) -> float | None:
     """Return the noise of an estimate's first number in another setting; None where there is no such estimate."""
     role, own = next(iter(one.queries.items()))
     loss = own.loss * share * (2 if one.is_ratio else 1)

@@ -1,9 +1,11 @@
-"""What survey estimates publish: both errors apart, intervals from the law of their sum, and quality flags."""
+"""The plan of survey estimates, and what they publish: both errors apart, intervals from their law, and flags."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,15 +13,129 @@ import numpy as np
 import polars as pl
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import PublicFile
-from stirred.survey.estimates.classes import calibrate
+from stirred.data.problems import number
+from stirred.mechanisms.protocol import Fact, PublicFile
+from stirred.mechanisms.tables.engine import TablePlan
+from stirred.spec.brief import figures
+from stirred.spec.exact import Exact, exact
+from stirred.spec.invariant import Margin
+from stirred.survey.design import Design
+from stirred.survey.estimates.classes import calibrate, centres, ratios
 from stirred.survey.estimates.error_law import Noise, half_width
-from stirred.survey.estimates.plan import VARIANCE, SurveyPlan, text_rows
-from stirred.survey.estimates.queries import Asked, Query, bounded_variance
+from stirred.survey.estimates.queries import FINE, EstimateQueries, Public, SurveyQuery, bounded_variance
 from stirred.survey.estimates.settings import Estimate, pair
 
 if TYPE_CHECKING:
     from stirred.survey.estimates.mechanism import SurveyEstimates
+
+VARIANCE = {
+    "paid": "the sampling variance is estimated, with noise of its own",
+    "public-bound": "the sampling error is a public bound, larger than the true one",
+    "none": "the sampling error is not published: intervals cover the noise alone",
+}
+ROLES = {"top": "total", "below": "denominator", "weight": "sum of weights", "variance": "sampling variance"}
+
+
+def text_rows(cells: pl.DataFrame) -> list[dict[str, str]]:
+    """Return the cells of an estimate, their values as texts; without variables there is one."""
+    return cells.cast(pl.String).rows(named=True) if cells.width else [{}]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SurveyPlan(TablePlan):
+    """What would be published; nothing random has happened."""
+
+    estimates: tuple[EstimateQueries, ...]
+    cells: tuple[pl.DataFrame, ...] = field(repr=False)
+    public: Public
+    variance: str
+    inner: Exact
+    attackers: tuple[tuple[str, str], ...] = ()
+    drawn_by: Design | None = None
+    shares: tuple[Fraction, ...] = ()
+    sample: str | None = None
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns of domains: no other column of the file is published."""
+        return {"households": [*dict.fromkeys(name for each in self.estimates for name in each.estimate.by)]}
+
+    @property
+    def publishes_fixed(self) -> bool:
+        """Say that of what is fixed only counts of classes are published: frame and weights stay inside."""
+        return self.public.held
+
+    @property
+    def unchanged(self) -> str:
+        """Say what is published exactly; frame, weights and the numbers drawn are held fixed and stay inside."""
+        fixed = self.specification.multiverse.invariants
+        shown = [each for each in fixed if self.publishes_fixed and isinstance(each, Margin)]
+        inside = "; ".join(figures([each for each in fixed if each not in shown]))
+        kept = f"; held fixed, and so not protected, but not published: {inside}" if inside else ""
+        return f"{'; '.join(figures(shown)) or 'nothing'}{kept}"
+
+    @property
+    def published_figures(self) -> str:
+        """Say the same to readers: of what is fixed, classes alone are published."""
+        return self.unchanged
+
+    @property
+    def disturbed(self) -> str:
+        """Say that only estimates with noise are published."""
+        count = sum(each.height if each.width else 1 for each in self.cells)
+        after = "" if self.class_counts is None else ", calibrated to public totals afterwards"
+        return f"{number(count, 'estimate')} with noise{after}; {VARIANCE[self.variance]}; no records are published"
+
+    @property
+    def class_counts(self) -> EstimateQueries | None:
+        """Return the counts of classes, to which noisy estimates are calibrated; they come first."""
+        return self.estimates[0] if self.public.classes is not None and not self.public.held else None
+
+    def centred(
+        self, asked: EstimateQueries, cells: pl.DataFrame, noisy: Mapping[str, Any], counts: Any
+    ) -> tuple[Any, Any]:
+        """Return what the scores of a calibrated estimate are taken around, and by what they are multiplied."""
+        assert self.class_counts is not None
+        assert self.public.classes is not None
+        count, classes = self.class_counts.queries["top"], self.public.classes
+        factors = ratios(classes, count, counts)
+        around = centres(asked, classes, text_rows(cells), noisy, counts, count)
+        return around, np.rint(FINE * factors / factors.max()).astype(np.int64)
+
+    @property
+    def sampled(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the sample, with its design and the loss on it, where the draw amplifies."""
+        if self.drawn_by is None or self.sample is None:
+            return None
+        own = {"shares": [str(share) for share in self.shares]} if self.shares else {}
+        return self.sample, {"design": self.drawn_by.document(), "inner": str(self.inner), **own}
+
+    @property
+    def why_this_number(self) -> str:
+        """Say how the loss comes about."""
+        return str(self.specification.budget.policy)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return each estimate with its queries, and before whom an amplified loss holds."""
+        found, values = [], []
+        for each in self.estimates:
+            told: dict[str, Any] = {"estimate": each.title}
+            for role, query in each.queries.items():
+                sd = float(query.step) * 2**0.5 * float(query.sensitivity / query.loss)
+                told[role] = {
+                    "cells": query.cells, "epsilon": str(query.loss), "step": str(query.step), "noise_sd": sd,
+                    "sensitivity": str(query.sensitivity * query.step),
+                }  # fmt: skip
+                words = f"{each.title}, {ROLES.get(role, role)}: noise of standard deviation {sd:.4g}"
+                found.append(f"{words}, epsilon {exact(query.loss).shown()}")
+            values.append(told)
+        return (
+            *(Fact(label="noise", sentence=sentence) for sentence in found),
+            *(Fact(label="before", sentence=f"{who}: epsilon {loss}") for who, loss in self.attackers),
+            Fact(values={"survey_estimates": values, "inner_epsilon": str(self.inner), "variance": self.variance}),
+        )
+
 
 ESTIMATES: Final = "estimates"
 INVARIANTS: Final = "invariants"
@@ -78,13 +194,13 @@ def schema_of(by: Sequence[str]) -> dict[str, Any]:
     return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
 
 
-def noise_of(query: Query, factor: float) -> Noise:
+def noise_of(query: SurveyQuery, factor: float) -> Noise:
     """Return the noise of a number that an estimate is ``factor`` times of."""
     return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
 
 
 def _linear(
-    plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any], noisy: Drawn
+    plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any], noisy: Drawn
 ) -> tuple[float, list[Noise], float] | None:
     """Return an estimate, the noises in its error, and what divides its scores; None if that is 0 or less."""
     queries, classes, counts = asked.queries, plan.public.classes, plan.class_counts
@@ -115,7 +231,7 @@ def _linear(
 
 
 def _numbers(
-    mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any],
+    mechanism: SurveyEstimates, plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any],
     noisy: Drawn,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
@@ -152,7 +268,9 @@ def widened(variance: float, noise: float, level: float) -> float:
     return math.sqrt(variance + (1 + z * z) / 4 * min(noise**2 / variance, max(variance - noise, 0.0) / 2))
 
 
-def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float) -> tuple[float, float] | None:
+def _sampling(
+    plan: SurveyPlan, asked: EstimateQueries, z: Mapping[str, Any], below: float
+) -> tuple[float, float] | None:
     """Return the variance of sampling and the deviation of its noise: the noisy one, the bound, or None."""
     if plan.variance == "none" or asked is plan.class_counts:
         return None

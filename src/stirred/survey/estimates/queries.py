@@ -29,7 +29,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class SurveyQuery:
     """Whole numbers with noise: ``step`` is what one unit stands for, and one record moves them by ``sensitivity``."""
 
     cells: int
@@ -97,7 +97,7 @@ class Public:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EstimateQueries:
     """An estimate with its ranges in steps of the grid, and its queries by their role.
 
     Roles: ``top`` and ``below`` are totals, ``mean`` is a Hajek mean, ``weight`` the sum of its weights, and
@@ -111,7 +111,7 @@ class Asked:
     ratio: Range  # of the ratio, in steps of grid / fine
     grid: Fraction
     below_grid: Fraction
-    queries: Mapping[str, Query]
+    queries: Mapping[str, SurveyQuery]
     fine: int  # steps of the ratio for one of the grid
     reach: int  # the range T of a cluster's score, in steps of ``score_step``
     score_step: Fraction
@@ -128,7 +128,7 @@ class Asked:
         return "below" in self.queries
 
 
-def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, paid: Fraction | None) -> Asked:
+def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, paid: Fraction | None) -> EstimateQueries:
     """Return an estimate with its queries; ``paid`` is the share of the loss that its sampling variance gets."""
     grid = fraction(estimate.grid, where="grid")
     if grid <= 0:
@@ -155,7 +155,7 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
     ratio = _ratio_range(estimate, y, grid / fine, below) if centred else (0, 0)
     rest = loss * (1 - (paid or 0))
     reach, score_step = _reach(estimate, public, y, x, ratio, grid, divided=centred or after > 0)
-    queries: dict[str, Query] = {}
+    queries: dict[str, SurveyQuery] = {}
     step = public.weight_grid * grid
     if alone:
         queries["mean"] = _mean(public, y, grid, rest)
@@ -172,7 +172,7 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
             part = part / 2
             queries["weight"] = _total(estimate, public, (1, 1), public.weight_grid, 1, part)
         queries["variance"] = _variance(estimate, public, reach, score_step, cells, part)
-    return Asked(
+    return EstimateQueries(
         estimate=estimate, y=y, x=x, ratio=ratio, grid=grid, below_grid=below, queries=queries, fine=fine, reach=reach,
         score_step=score_step, classes=after,
     )  # fmt: skip
@@ -193,7 +193,7 @@ def _ratio_range(estimate: Estimate, y: Range, step: Fraction, below: Fraction) 
     return math.floor(low * below / step), math.ceil(high * below / step)
 
 
-def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: int, loss: Fraction) -> Query:
+def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: int, loss: Fraction) -> SurveyQuery:
     """Return the query of a total: one record changes one cell, or leaves one and enters another.
 
     Where the counts of classes are held fixed a record is replaced inside its class, with the same weight.
@@ -215,15 +215,15 @@ def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: 
         sensitivity = int(ht_sensitivity(public.setting, weights=public.weights, bounds=y, n=public.n))
     if sensitivity == 0:
         raise wrong("it is the same in all samples", where="by", remedy="count by a column, or with a condition")
-    return Query(cells=cells, step=step, sensitivity=sensitivity, loss=loss)
+    return SurveyQuery(cells=cells, step=step, sensitivity=sensitivity, loss=loss)
 
 
-def _mean(public: Public, y: Range, grid: Fraction, loss: Fraction) -> Query:
+def _mean(public: Public, y: Range, grid: Fraction, loss: Fraction) -> SurveyQuery:
     """Return the query of a Hajek mean, which one record moves by R w_max / (w_max + (n - 1) w_min)."""
     least, most = public.weights
     moved = grid * (y[1] - y[0]) * Fraction(most, most + (public.n - 1) * least)
     # Rounding to the step moves two numbers apart by at most the next whole number of steps.
-    return Query(cells=1, step=moved / FINE, sensitivity=FINE, loss=loss)
+    return SurveyQuery(cells=1, step=moved / FINE, sensitivity=FINE, loss=loss)
 
 
 def _reach(
@@ -253,7 +253,7 @@ def _reach(
 
 def _variance(
     estimate: Estimate, public: Public, reach: int, score_step: Fraction, cells: int, loss: Fraction
-) -> Query:
+) -> SurveyQuery:
     """Return the query of a variance: one record moves the scores of two clusters at most, each by its own range t."""
     if not public.fixed:
         raise wrong(
@@ -264,10 +264,10 @@ def _variance(
     changed = 1 if stays and not public.clustered else 2
     one = Fraction(reach, public.most)  # of the cluster's range T, one record moves t: T^2 - (T - t)^2
     moved = changed * one * (2 * reach - one)
-    return Query(cells=cells, step=moved * score_step**2 / FINE, sensitivity=FINE, loss=loss)
+    return SurveyQuery(cells=cells, step=moved * score_step**2 / FINE, sensitivity=FINE, loss=loss)
 
 
-def bounded_variance(asked: Asked, public: Public) -> Fraction:
+def bounded_variance(asked: EstimateQueries, public: Public) -> Fraction:
     """Return a public bound of the sampling variance of a total of scores: half the range is the largest deviation."""
     most = sum((Fraction(n * n, n - 1) for n in public.strata if n > 1), Fraction(0))
     return most * Fraction(asked.reach) ** 2 / 4 * asked.score_step**2

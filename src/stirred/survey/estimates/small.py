@@ -24,7 +24,7 @@ from stirred.spec.specification import Specification
 from stirred.survey.estimates.classes import Classes
 from stirred.survey.estimates.draw import weight_ends
 from stirred.survey.estimates.measure import Rows, Values, nearest, totals, variances
-from stirred.survey.estimates.queries import FINE, Asked, Public
+from stirred.survey.estimates.queries import FINE, EstimateQueries, Public
 from stirred.survey.estimates.settings import pair
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _sample(mechanism: SurveyEstimates, records: Sequence[dict[str, Any]]) -> tu
     )
 
 
-def _values(asked: Asked, records: Sequence[dict[str, Any]]) -> Values:
+def _values(asked: EstimateQueries, records: Sequence[dict[str, Any]]) -> Values:
     def steps(name: str | None, ends: tuple[int, int], grid: Fraction) -> Any:
         if name is None:
             return np.ones(len(records), dtype=np.int64)

@@ -14,9 +14,8 @@ import pytest
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
-from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
-from stirred.mechanisms.tables.cellkey.magnitudes import Magnitude
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.cellkey.perturbation import KeyFile, Keys, Magnitude
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
 
@@ -45,7 +44,7 @@ def perturbed(frame: pl.DataFrame, *tables: list[str], **how: Any) -> dict[str, 
     accept = [doubt.name for doubt in plan.doubts if doubt.refuses]
     release = mechanism.release(data, Entropy.from_os(), accept=accept, plan=plan)
     return {title: release.public.frame(title) for title in release.public} | {
-        f"internal {title}": frame for title, frame in release.internal["cells"].items()
+        f"internal {title}": frame for title, frame in release.internal["drawn"].items()
     }
 
 

@@ -14,8 +14,7 @@ import pytest
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
-from stirred.mechanisms.tables.cellkey.ptable import PTable, Row, read_ptable
-from stirred.mechanisms.tables.cellkey.settings import plain_table, table_of
+from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow, plain_table, read_ptable, table_of
 from tests.release.bundles import stirred
 
 
@@ -84,7 +83,7 @@ def test_every_key_is_answered_and_each_value_as_often_as_its_weight_says() -> N
 
 @pytest.mark.parametrize(("count", "pcv"), [(750, 750), (751, 501), (1000, 750), (1001, 501), (100_001, 501)])
 def test_large_counts_are_looked_up_as_the_ons_does(count: int, pcv: int) -> None:
-    rows = tuple(Row(count=i, values=(0,), weights=(1,)) for i in range(1, 751))
+    rows = tuple(PTableRow(count=i, values=(0,), weights=(1,)) for i in range(1, 751))
     ons = PTable(rows=rows, keys=1, repeats=True)
     assert ons.pcv(count) == pcv  # T11
     assert PTable(rows=rows[:8], keys=1).pcv(count) == 8

@@ -12,17 +12,16 @@ import pytest
 from stirred.audit.exhaustive import audit
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
-from stirred.mechanisms.tables.cellkey.law import SmallTables
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
-from stirred.mechanisms.tables.cellkey.ptable import PTable, Row
-from stirred.mechanisms.tables.cellkey.tradeoff import TradeOff, hockey_stick
+from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow
+from stirred.mechanisms.tables.cellkey.tradeoff import KeyTradeOff, SmallTables, hockey_stick
 from stirred.spec import InputPremetric, exact, ln
 
 F = Fraction
 NARROW = design_ptable(D=2, V=F("0.9")).table
 WIDE = design_ptable(D=5, V=F(3), js=2, compat=True).table
 # Noise -1, 0, 0, +1 by four keys, for every count above 0.
-FOUR = PTable(rows=tuple(Row(count=n, values=(-1, 0, 1), weights=(1, 2, 1)) for n in (1, 2)), keys=4)
+FOUR = PTable(rows=tuple(PTableRow(count=n, values=(-1, 0, 1), weights=(1, 2, 1)) for n in (1, 2)), keys=4)
 
 
 @pytest.mark.parametrize(
@@ -37,14 +36,14 @@ FOUR = PTable(rows=tuple(Row(count=n, values=(-1, 0, 1), weights=(1, 2, 1)) for 
     ],
 )
 def test_delta_of_one_cell(table: PTable, least: int, expected: list[float]) -> None:
-    trade = TradeOff(table=table, least=least)
+    trade = KeyTradeOff(table=table, least=least)
     assert [float(trade.delta(exact(e))) for e in ("0", "1/2", "1", "2", "30")] == pytest.approx(expected, abs=1e-6)
 
 
 def test_delta_of_two_independent_cells_is_that_of_their_joint_law() -> None:
-    two = TradeOff(table=NARROW, tables=2, keyed_by="definition", least=2)  # T17
+    two = KeyTradeOff(table=NARROW, tables=2, keyed_by="definition", least=2)  # T17
     assert [float(two.delta(exact(e))) for e in (0, 1, 2)] == pytest.approx([0.516425, 0.294025, 0.154097], abs=1e-6)
-    ten = TradeOff(table=WIDE, tables=10, keyed_by="definition", least=8)
+    ten = KeyTradeOff(table=WIDE, tables=10, keyed_by="definition", least=8)
     # Beyond three cells epsilon is shared out, which bounds 1 - (1 - delta)^10 = .037278 from above.
     assert 0.037278 <= float(ten.delta(exact(40))) < 0.038
 
@@ -87,11 +86,11 @@ def test_the_same_set_with_the_same_noise_tells_that_a_record_is_there() -> None
     # C and C with one record more: without it the two cells are one set and show the same.
     one, other = [("a", "a")], [("a", "a"), ("a", "b")]
     nested = small([0], [0, 1])
-    tie = TradeOff(table=FOUR, tables=2).common(1)
+    tie = KeyTradeOff(table=FOUR, tables=2).common(1)
     assert 1 - tie == F(3, 4)  # T16
     # Here the cell of the record alone goes from 0 to 1 besides, and is shown as 0 in one of four cases.
     assert {divergence(nested, one, other, f) for f in (F(1), F(50))} == {1 - tie * F(1, 4)}
-    leak = [1 - TradeOff(table=t).common(n) for t, n in ((NARROW, 2), (WIDE, 8))]
+    leak = [1 - KeyTradeOff(table=t).common(n) for t, n in ((NARROW, 2), (WIDE, 8))]
     assert [float(each) for each in leak] == pytest.approx([0.775288, 0.850745], abs=1e-6)
 
 
@@ -116,7 +115,7 @@ def test_an_understated_delta_is_found() -> None:
     assert worst <= delta
     # Two tables that tie: attained by (a,b), (b,a) and the record (a,a) that both would show.
     tied = divergence(small([0], [1]), [("a", "b"), ("b", "a")], [("a", "a"), ("a", "b"), ("b", "a")], F(2))
-    assert tied == 1 - TradeOff(table=FOUR, tables=2).common(1) ** 2
+    assert tied == 1 - KeyTradeOff(table=FOUR, tables=2).common(1) ** 2
 
 
 def test_after_a_swap_the_pure_loss_is_that_of_the_swap() -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with settings and files of cell keys, and what speaks against releasing them."""
+"""What is wrong with settings, files, written tables and bundles of cell keys, and what speaks against a release."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
-from stirred.data.missing import missing_doubts
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids
-from stirred.mechanisms.protocol import settings_doubts
-from stirred.mechanisms.tables.cellkey.keys import whole_keys
-from stirred.mechanisms.tables.cellkey.perturbed import identified, summed
+from stirred.mechanisms.protocol import Release, Written, failed
+from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, sums_of, whole_keys
+from stirred.mechanisms.tables.engine import ExpectedTable, audit_promise, audit_records, table_fault
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import exact
-from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+    from stirred.mechanisms.tables.cellkey.pages import CellKeyPlan
 
 _LARGE: Final = Fraction(1, 1000)
 
@@ -100,14 +99,13 @@ def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
     raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
 
 
-def doubts(mechanism: CellKey, data: Microdata, specification: Specification, inner: Any) -> Iterator[Doubt]:
+def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
     """Yield what speaks against a release; after another mechanism, what speaks against that."""
-    if inner is not None:
-        yield from inner.doubts
+    if plan.inner is not None:
+        yield from plan.inner.doubts
         return
-    yield from settings_doubts(mechanism.settings_from)
-    yield from missing_doubts(data.households, mechanism.names, codes=data.not_missing)
-    yield from repeated_ids(data, unit=mechanism.unit)
+    yield from mechanism.usual_doubts(data, coded=mechanism.names)
+    specification = plan.specification
     delta = specification.output_premetric.delta
     if specification.budget.realised.is_infinite:
         why = mechanism.no_promise or "Delta is 1."
@@ -139,3 +137,51 @@ def _instead(mechanism: CellKey) -> str:
             "another release by the same keys is not independent of it"
         )
     return "publish fewer tables; zeros = 'fixed' protects less and says so"
+
+
+def expected(
+    mechanism: CellKey, data: Microdata, plan: Any, release: Release, written: Written
+) -> Iterator[ExpectedTable]:
+    """Yield the tables as the counts and the noise that was looked up make them, cell by cell."""
+    result = "the counts with what was looked up"
+    for table in written.tables:
+        cells = release.internal["drawn"][table.title]
+        if cells.filter((pl.col("pre_sd_count") == 0) & (pl.col("pvalue") != 0)).height:
+            raise failed(f"an empty cell of {table.title} was perturbed")
+        count = pl.col("pre_sd_count") + pl.col("pvalue")
+        frame = cells.select(*table.variables, count=pl.when(count >= mechanism.threshold).then(count))
+        wrong = f"the table {table.title}, as written, is not {result}"
+        yield ExpectedTable(f"tables/{table.name}", frame, wrong, f"table {table.title}", result)
+        if mechanism.sums is not None:
+            name, wrong = sums_of(table.title), f"the sums of {table.title}, as written, are not those drawn"
+            yield ExpectedTable(name, release.internal["sums"][name], wrong)
+
+
+def audit_bundle(mechanism: CellKey, bundle: BundleFiles, found: Findings) -> None:
+    """Check the cells of the tables, and the promise against the settings."""
+    mechanism.audit_unstated(bundle, found)
+    if mechanism.inner is not None:
+        found.unchecked.append("the promise of the swap: its records are not published")
+        return
+    said = bundle.specification
+    again = mechanism.specification(
+        name=said.domain.name, stage=said.domain.stage, post_imputation=said.input_premetric.post_imputation
+    )
+    computed = "{} and delta: computed anew from the perturbation table"
+    audit_promise(bundle, again, found, computed=computed, also=("theorem", "assumptions"))
+
+
+def audit_unstated(kind: type[CellKey], bundle: BundleFiles, found: Findings) -> None:
+    """Check that only tables are published, with every cell once and no count below 0."""
+    audit_records(bundle, found)
+    for name, place, table, variables in bundle.tables():
+        column = "sum" if "sum" in table.columns else "count"
+        if not variables:
+            found.bad("it has no variables", where=place)
+        elif fault := table_fault(table, variables, number=column, whole=False):
+            found.bad(fault, where=place)
+        elif column == "count" and (table[column].cast(pl.Float64, strict=False) < 0).any():
+            found.bad("it has counts below 0", where=place)
+        else:
+            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
+    found.unchecked.append("whether the noise was looked up as stated: counts and keys are confidential")

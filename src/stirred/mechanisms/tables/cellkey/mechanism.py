@@ -5,48 +5,49 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import polars as pl
+from pydantic import Field
 
 from stirred.data.codebook import Codebook
-from stirred.data.given import as_microdata, like
+from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
-    UNSEARCHED,
     ExpectedError,
-    Frames,
     Mechanism,
-    PlanOrigin,
     Progress,
     PublicFile,
-    Release,
+    Rate,
     Settings,
     Table,
     TooLargeError,
 )
-from stirred.mechanisms.tables.after import mechanism_before
-from stirred.mechanisms.tables.cellkey import checks, evidence
-from stirred.mechanisms.tables.cellkey import law as small
-from stirred.mechanisms.tables.cellkey import plan as pages
-from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
-from stirred.mechanisms.tables.cellkey.magnitudes import Magnitude
-from stirred.mechanisms.tables.cellkey.perturbed import Perturbation, perturbed_table, sums_of
-from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan, promised
-from stirred.mechanisms.tables.cellkey.ptable import PTable
-from stirred.mechanisms.tables.cellkey.settings import CellKeySettings, table_of
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, TradeOff
-from stirred.mechanisms.tables.cells import (
+from stirred.mechanisms.tables.cellkey import checks, pages, tradeoff
+from stirred.mechanisms.tables.cellkey.pages import CellKeyPlan, promised
+from stirred.mechanisms.tables.cellkey.perturbation import (
+    KeyFile,
+    Keys,
+    Magnitude,
+    Perturbation,
+    perturbed_table,
+    sums_of,
+)
+from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table, read_ptable, table_of
+from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, KeyTradeOff
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
     Values,
     declared_cells,
     declared_columns,
+    mechanism_before,
+    require_tables,
     values_of_tables,
 )
-from stirred.mechanisms.tables.no_records import require_tables
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process
@@ -57,9 +58,74 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, approximate
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, placed
 from stirred.spec.reliance import ONE_RUN, KeysAlone
 from stirred.spec.specification import Flavor, Specification
+
+
+class CellKeySettings(Settings):
+    """The perturbation table, the keys, and what is done before and after; the tables are those of the plan."""
+
+    ptable: str | dict[str, Any] = Field(
+        description="The perturbation table: a file of the ptable package, of tau-ARGUS or of the ONS.",
+        json_schema_extra={"example": "ptable.csv"},
+    )
+    epsilon: Rate = Field(default=1, description="The loss at which delta is stated.", json_schema_extra={"example": 1})
+    threshold: int = Field(default=0, ge=0, description="Perturbed counts below it are left empty.")
+    keyed_by: Literal["records", "definition"] = Field(
+        default="records",
+        description="What shares its noise: the same set of records in any table, or the same cell by its variables.",
+    )
+    zeros: Literal["protected", "fixed"] = Field(
+        default="protected", description="With fixed, which cells are empty is published exactly and not protected."
+    )
+    key: str | None = Field(
+        default=None,
+        description="A file with the custodian's key; left out, keys are drawn for this release alone.",
+        json_schema_extra={"example": "record-keys.key", "internal": True},
+    )
+    record_key: str | None = Field(
+        default=None, description="With keys = additive: the column that has the record keys."
+    )
+    keys: Literal["prf", "additive"] = Field(
+        default="prf",
+        description="With additive, sums of short keys are looked up as they are, as other programs do; it promises "
+        "less, and for several tables nothing.",
+    )
+    magnitude_ptable: str | dict[str, Any] | None = Field(
+        default=None,
+        description="For sums: a perturbation table of its own, which may have fractions; default that of counts.",
+        json_schema_extra={"example": "magnitudes.csv"},
+    )
+    magnitude: dict[str, Any] | None = Field(
+        default=None,
+        description="Sums to publish beside the counts: their column, and p_small, p_large, flex, q and epsilons.",
+    )
+    after: dict[str, Any] | None = Field(
+        default=None,
+        description="A mechanism that releases records, with its name and settings: tables are counted from these.",
+    )
+
+    def with_files(self, folder: Path) -> Self:
+        """Return the settings with the tables and the key that they name."""
+        found: dict[str, Any] = {}
+        for name in ("ptable", "magnitude_ptable"):
+            if isinstance(given := getattr(self, name), str):
+                with placed(name):
+                    found[name] = plain_table(read_ptable(read_frame(folder / given), where=given))
+        if self.key is not None:
+            with placed("key"):
+                found["key"] = KeyFile.read(self.key, folder / self.key)
+        return super().with_files(folder).model_copy(update=found)
+
+    def public(self) -> dict[str, Any]:
+        """Return the settings that may be published; of the table its laws, which say all that matters."""
+        found = super().public()
+        for name in ("ptable", "magnitude_ptable"):
+            if isinstance(table := found.get(name), dict):
+                found[name] = {key: value for key, value in table.items() if key != "runs"}
+        return found
+
 
 THEOREM: Final = "delta of cell keys, exactly from the perturbation table (docs/theory/cell-keys.md)"
 KEYS: Final = "keys are secret, and uniform and independent for different records; the advantage of the pseudo-random "\
@@ -68,7 +134,7 @@ DECLARED: Final = "the values that the variables of the tables can take were dec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellKey(Mechanism):
+class CellKey(TableMechanism):
     """Tables whose counts are perturbed by what their records' keys look up; the same set has the same noise.
 
     ``tab_vars`` by ``geog`` are one more table, under the names of the ONS. ``values`` declares which values the
@@ -92,7 +158,7 @@ class CellKey(Mechanism):
     name: ClassVar[str] = "cell-key"
     title: ClassVar[str] = "cell-key perturbation"
     settings_model: ClassVar[type[Settings]] = CellKeySettings
-    counts_tables: ClassVar[bool] = False
+    kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
     loss_setting: ClassVar[str] = "epsilon"
 
@@ -193,11 +259,11 @@ class CellKey(Mechanism):
         return ""
 
     @property
-    def trade(self) -> TradeOff | None:
+    def trade(self) -> KeyTradeOff | None:
         """Return the trade-off of epsilon and delta; None where there is none."""
         if self.no_promise:
             return None
-        return TradeOff(
+        return KeyTradeOff(
             table=self.table,
             tables=len(self.tables),
             keyed_by=self.keyed_by,
@@ -237,53 +303,41 @@ class CellKey(Mechanism):
 
     # ---- the promise and the act
 
-    def plan(self, data: Any, *, doubts: bool = True) -> CellKeyPlan:
-        """Return the plan; nothing random happens."""
-        microdata = as_microdata(data)
-        self.check(microdata)
-        persons = checks.person_columns(self, microdata)
-        columns = {name: checks.column(microdata, name) for name in self.names}
+    def draft(self, data: Microdata, *, doubts: bool) -> CellKeyPlan:
+        """Return the promise and the cells, and the plan of what comes before."""
+        persons = checks.person_columns(self, data)
+        columns = {name: checks.column(data, name) for name in self.names}
         declared = declared_columns(self.names, self.values, columns, otherwise="or in Python with values")
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
-        inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
+        inner = None if self.inner is None else self.inner.plan(data, doubts=doubts)
         if inner is not None:
             checks.check_released(self, inner.releases, persons)
             inner = inner.judged(())  # its records stay inside, and expose no one
         if self.inner is None or inner is None:
-            specification = self.specification(
-                name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
-            )
+            specification = self.specification(name=data.name, stage=data.stage, post_imputation=data.post_imputation)
         else:
             specification = post_process(inner.specification, description=self.in_words).specification
             inside = f"of these figures none is published: {self.inner.title} keeps them, and tables are perturbed"
             fixed = specification.multiverse.with_consequences([inside])
             specification = replace(specification.with_flavor(multiverse=fixed), alone=(inside,))
         return CellKeyPlan(
-            origin=PlanOrigin(self, microdata),
             specification=specification,
-            doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (UNSEARCHED,),
-            dropped=columns_beside(microdata, {*self.published_columns, self.record_key or ""}),
+            dropped=columns_beside(data, {*self.published_columns, self.record_key or ""}),
             mechanism=self,
             cells=cells,
             persons=persons,
             inner=inner,
         )
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, look the noise of every cell up, and return the perturbed tables alone."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         perturbation = self._perturbation(entropy)
+        files = {"households": data.households}
         if self.inner is not None:
+            # The opening has refused what was not accepted.
+            accept = [each.name for each in plan.inner.doubts if each.refuses and not each.final]
             before = self.inner.release(
-                microdata, entropy.child("before"), accept=accept, plan=plan.inner, progress=progress
+                data, entropy.child("before"), accept=accept, plan=plan.inner, progress=progress
             )
             files = {"households": before.public.frame(RECORDS)}
             if plan.persons:
@@ -292,22 +346,14 @@ class CellKey(Mechanism):
                 homes = files["households"]
                 shared = [name for name in homes.columns if name == link or name not in people.columns]
                 files["persons"] = people.join(homes.select(shared), on=link, how="left")
-        else:
-            files = {"households": microdata.households}
-        keyed = {kind: perturbation.keyed(frame, kind, microdata) for kind, frame in files.items()}
+        keyed = {kind: perturbation.keyed(frame, kind, data) for kind, frame in files.items()}
         found = {}
         for title, cells in plan.cells.items():
             kind = "persons" if {*cells.columns} & {*plan.persons} else "households"
             found[title] = perturbed_table(cells, keyed[kind], perturbation)
-        parts: dict[str, Any] = {title: lambda f=each: [f.released] for title, each in found.items()}
-        for title, each in found.items():
-            if each.sums is not None:
-                parts[sums_of(title)] = lambda f=each: [f.sums]
-        return Release(
-            public=Frames(parts, convert=like(data)),
-            specification=promised,
-            internal={"cells": {title: each.cells for title, each in found.items()}, "parts": parts},
-        )
+        sums = {sums_of(title): each.sums for title, each in found.items() if each.sums is not None}
+        public = {**{title: each.released for title, each in found.items()}, **sums}
+        return TableDraw(public, {title: each.cells for title, each in found.items()}, {"sums": sums})
 
     def _perturbation(self, entropy: Entropy) -> Perturbation:
         secret = self.key.secret if isinstance(self.key, KeyFile) else self.key
@@ -332,15 +378,15 @@ class CellKey(Mechanism):
     # ---- what is handed over, each in a module of its own
 
     check = checks.check
+    doubts = checks.doubts
     typical_errors = pages.typical_errors
     sections = pages.sections
-    write_internal = evidence.write_internal
-    verify = evidence.verify
-    audit_bundle = evidence.audit_bundle
-    audit_unstated = classmethod(evidence.audit_unstated)
-    law = small.law
-    audit_universes = small.audit_universes
-    audit_specification = small.audit_specification
+    expected = checks.expected
+    audit_bundle = checks.audit_bundle
+    audit_unstated = classmethod(checks.audit_unstated)
+    law = tradeoff.law
+    audit_universes = tradeoff.audit_universes
+    audit_specification = tradeoff.audit_specification
 
     def files(self, data: Microdata, plan: Any) -> list[PublicFile]:
         """Return the tables of sums; counts are the tables of the plan."""
@@ -364,17 +410,13 @@ class CellKey(Mechanism):
 
     def conclusions(self, plan: Any) -> list[str]:
         """Return the three sentences, and how to read the tables."""
-        return [*promised(plan), *self.reading_tables(plan)]
+        return [*promised(plan), *self.reading(plan)]
 
     def number_of_records(self, data: Microdata) -> int | None:
         """Return None: tables tell no exact number, and what a swap before them keeps stays inside."""
         return None
 
-    def file_notes(self, plan: Any) -> list[str]:
-        """Return why there is no file of records."""
-        return ["There is no file of records: the promise is about the tables alone."]
-
-    def reading_tables(self, plan: Any) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader of the tables must know."""
         fair = not any(self.table.bias(row.count) for row in self.table.rows)
         noise = "Noise is 0 on average" if fair else "Noise is not 0 on average: report.html shows its bias by count"

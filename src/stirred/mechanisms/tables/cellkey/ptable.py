@@ -7,7 +7,7 @@ that of the R package ptable and of tau-ARGUS (``i;j;p;v;p_int_ub``), and that o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -31,7 +31,7 @@ _ONS_COLUMNS: Final = ("pcv", "ckey", "pvalue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PTableRow:
     """The noise of one count, by runs of keys: the next ``weights`` of them add ``values`` (in units of 1 / step).
 
     A rearranged table, and one of the ONS, may have a value in several runs.
@@ -64,12 +64,12 @@ class PTable:
 
     A table of the ONS with 750 rows ``repeats`` its last 250 instead.
 
-    >>> table = PTable(rows=(Row(count=1, values=(-1, 0, 1), weights=(1, 2, 1)),), keys=4)
+    >>> table = PTable(rows=(PTableRow(count=1, values=(-1, 0, 1), weights=(1, 2, 1)),), keys=4)
     >>> table.added(7, key=0), table.added(0, key=0), table.bias(1), table.variance(1), table.pstay(1)
     (-1, 0, Fraction(0, 1), Fraction(1, 2), Fraction(1, 2))
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[PTableRow, ...]
     keys: int
     step: int = 1
     repeats: bool = False
@@ -103,7 +103,7 @@ class PTable:
         """Return the row of a count in a table of the ONS."""
         return count if count <= _ONS_LAST else (count - 1) % _ONS_PERIOD + 1 + _ONS_LAST - _ONS_PERIOD
 
-    def row(self, count: int) -> Row:
+    def row(self, count: int) -> PTableRow:
         """Return the row of a count."""
         return self.rows[self.pcv(count) - 1]
 
@@ -212,13 +212,13 @@ def _of_package(frame: pl.DataFrame, *, where: str) -> PTable:
             what = f"the probabilities of count {count} do not add up to 1" if own else f"count {count} has no row"
             raise bad_file(what, where=where, remedy="give every count from 1 on, with eight digits")
         weights[weights.index(max(weights))] += keys - sum(weights)
-        rows.append(Row(count=count, values=tuple(int(v * step) for v, _ in own), weights=tuple(weights)))
+        rows.append(PTableRow(count=count, values=tuple(int(v * step) for v, _ in own), weights=tuple(weights)))
     if _BOUND in frame.columns:
         _check_bounds(frame.filter(pl.col("i").cast(pl.Int64) > 0)[_BOUND], rows, keys=keys, where=where)
     return PTable(rows=tuple(rows), keys=keys, step=step)
 
 
-def _check_bounds(given: pl.Series, rows: Sequence[Row], *, keys: int, where: str) -> None:
+def _check_bounds(given: pl.Series, rows: Sequence[PTableRow], *, keys: int, where: str) -> None:
     """Refuse upper bounds that are not the sums of the probabilities so far: keys would look other values up."""
     sums = [bound / keys for row in rows for bound in accumulate(row.weights)]
     known = given.cast(pl.Float64, strict=False)
@@ -240,6 +240,37 @@ def _of_ons(frame: pl.DataFrame, *, where: str) -> PTable:
     return PTable(rows=tuple(rows), keys=keys, repeats=last == _ONS_LAST)
 
 
-def _in_runs(count: int, added: Sequence[int]) -> Row:
+def _in_runs(count: int, added: Sequence[int]) -> PTableRow:
     runs = [(value, len([*own])) for value, own in groupby(added)]
-    return Row(count=count, values=tuple(v for v, _ in runs), weights=tuple(w for _, w in runs))
+    return PTableRow(count=count, values=tuple(v for v, _ in runs), weights=tuple(w for _, w in runs))
+
+
+def plain_table(table: PTable) -> dict[str, Any]:
+    """Return a table as plain data, as manifest and specification keep it."""
+    rows = {str(row.count): {str(v): w for v, w in row.law.items()} for row in table.rows}
+    runs = [" ".join(f"{v}:{w}" for v, w in zip(row.values, row.weights, strict=True)) for row in table.rows]
+    arranged = any([*row.law] != [*row.values] for row in table.rows)
+    more = {**({"repeats": True} if table.repeats else {}), **({"runs": runs} if arranged else {})}
+    return {"keys": table.keys, "step": table.step, "rows": rows, **more}
+
+
+def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
+    """Return the table of plain data."""
+    if isinstance(plain, PTable):
+        return plain
+    try:
+        own = {int(i): [(int(v), int(w)) for v, w in law.items()] for i, law in plain["rows"].items()}
+        for i, runs in enumerate(plain.get("runs", ()), start=1):
+            own[i] = [(int(v), int(w)) for v, _, w in (run.partition(":") for run in runs.split())]
+        return PTable(
+            rows=tuple(
+                PTableRow(count=i, values=tuple(v for v, _ in law), weights=tuple(w for _, w in law))
+                for i, law in own.items()
+            ),
+            keys=int(plain["keys"]),
+            step=int(plain.get("step", 1)),
+            repeats=bool(plain.get("repeats", False)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        remedy = "name a file, such as ptable.csv"
+        raise bad_file("this is not a perturbation table", where="ptable", remedy=remedy) from None

@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
-import polars as pl
 from pydantic import Field
 
 from stirred.data.bundle import BundleFiles, Findings, as_text
 from stirred.mechanisms.protocol import Exchange, Names, Rate, Settings
-from stirred.mechanisms.tables.cells import incomplete
-from stirred.mechanisms.tables.no_records import find_records, require_tables
-from stirred.mechanisms.tables.noise import evidence
+from stirred.mechanisms.tables.engine import STAYS_INSIDE, audit_records, require_tables, table_fault
+from stirred.mechanisms.tables.noise import checks
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.tables.noise.small import decay_for
 from stirred.spec.document import mechanism_in
@@ -108,7 +106,7 @@ class NoisySwap(NoisyTables):
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Audit noisy tables, or what earlier versions made."""
         if not _is_earlier(bundle):
-            evidence.audit(self, bundle, found)
+            checks.audit(self, bundle, found)
         elif self.stated is not None and self.tables is not None:
             _audit(self.stated, self.tables, bundle, found)
 
@@ -116,7 +114,7 @@ class NoisySwap(NoisyTables):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         """Audit what was published, by the settings in its specification."""
         if not _is_earlier(bundle):
-            evidence.audit_published(cls, bundle, found)
+            checks.audit_published(cls, bundle, found)
             return
         try:
             stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
@@ -141,7 +139,7 @@ def _audit(
     settings: NoisySwapSettings | None, tables: Collection[Collection[str]], bundle: BundleFiles, found: Findings
 ) -> None:
     """Check promise, strata and cells of a bundle of an earlier version, and say what cannot be checked."""
-    find_records(bundle, found)
+    audit_records(bundle, found)
     _audit_sizes(bundle, found)
     said = bundle.specification
     if settings is None:
@@ -154,20 +152,14 @@ def _audit(
     seen = []
     for name, place, table, variables in bundle.tables():
         seen.append(frozenset(variables))
-        if "count" not in table.columns or not variables:
-            found.bad("it has no variables, or no counts", where=place)
-        elif table["count"].cast(pl.Int64, strict=False).null_count():
-            found.bad("its counts are not whole numbers", where=place)
-        elif incomplete(table.select(variables)):
-            found.bad("cells are missing or doubled: which of them are there may tell who exists", where=place)
+        if fault := table_fault(table, variables):
+            found.bad(fault, where=place)
         else:
             found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
     if sorted(map(sorted, seen)) != sorted(map(sorted, tables)):
         found.bad("the tables are not those of the plan", where="public/tables")
-    found.unchecked.append(
-        "whether the counts are those of the swapped file and the noise is of the stated law: both are confidential "
-        "(internal/noise has them)"
-    )
+    words = "whether the counts are those of the swapped file and the noise is of the stated law"
+    found.unchecked.append(f"{words}: {STAYS_INSIDE}")
 
 
 def _promised(settings: NoisySwapSettings, tables: Collection[Collection[str]]) -> Exact:

@@ -17,14 +17,14 @@ from itertools import chain, combinations
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.tables.noise.budget import Measure
+from stirred.mechanisms.tables.noise.measures import Measure
 
 Floats = npt.NDArray[np.float64]
-Part = frozenset[str]
+Interaction = frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Estimates:
+class ConsistentTable:
     """A table that agrees with the others: its values, and the variance of each."""
 
     values: Floats
@@ -33,7 +33,7 @@ class Estimates:
 
 def consistent(
     tables: Sequence[Measure], observed: Mapping[str, npt.NDArray[np.int64]], *, total: int | None = None
-) -> dict[str, Estimates]:
+) -> dict[str, ConsistentTable]:
     """Return for each table, by its title, the least squares estimate from all of them; they count the same records.
 
     ``total`` is the number of records where that is published exactly.
@@ -48,8 +48,8 @@ def consistent(
     >>> consistent(tables, noisy, total=12)["a"].values.tolist()
     [5.0, 7.0]
     """
-    weights: dict[Part, dict[str, float]] = {}
-    parts: dict[Part, Floats] = {}
+    weights: dict[Interaction, dict[str, float]] = {}
+    parts: dict[Interaction, Floats] = {}
     if total is not None:
         weights[frozenset()], parts[frozenset()] = {"the number of records": math.inf}, np.array(float(total))
     for table in tables:
@@ -63,18 +63,18 @@ def consistent(
     return {table.title: _estimates(table, weights, parts) for table in tables}
 
 
-def _subsets(variables: Sequence[str]) -> Iterator[Part]:
+def _subsets(variables: Sequence[str]) -> Iterator[Interaction]:
     """Yield all subsets, small ones first."""
     found = chain.from_iterable(combinations(variables, size) for size in range(len(variables) + 1))
     return map(frozenset, found)
 
 
-def _size(table: Measure, *, but: Part) -> int:
+def _size(table: Measure, *, but: Interaction) -> int:
     """Return over how many cells the values of these variables are spread."""
     return math.prod(n for name, n in zip(table.variables, table.sizes, strict=True) if name not in but)
 
 
-def _weight(table: Measure, part: Part) -> float:
+def _weight(table: Measure, part: Interaction) -> float:
     """Return the precision with which a table knows an interaction: infinite where its noise leaves it alone."""
     # Noise that sums to 0 has all its variance in what is left to it.
     free = math.prod(1 - 1 / n for n in table.shape)
@@ -89,7 +89,7 @@ def _share(weights: Mapping[str, float], title: str) -> float:
     return weights[title] / sum(weights.values())
 
 
-def _interaction(table: Measure, values: Floats, part: Part) -> Floats:
+def _interaction(table: Measure, values: Floats, part: Interaction) -> Floats:
     """Return what the margin by some variables has beyond those by fewer; axes of the others have length 1."""
     for axis, name in enumerate(table.variables):
         values = values - values.mean(axis, keepdims=True) if name in part else values.sum(axis, keepdims=True)
@@ -98,7 +98,9 @@ def _interaction(table: Measure, values: Floats, part: Part) -> Floats:
     return values.squeeze(gone).transpose([own.index(name) for name in sorted(part)])
 
 
-def _estimates(table: Measure, weights: Mapping[Part, Mapping[str, float]], parts: Mapping[Part, Floats]) -> Estimates:
+def _estimates(
+    table: Measure, weights: Mapping[Interaction, Mapping[str, float]], parts: Mapping[Interaction, Floats]
+) -> ConsistentTable:
     values = np.zeros(table.sizes)
     variance = 0.0
     for part in _subsets(table.variables):
@@ -109,4 +111,4 @@ def _estimates(table: Measure, weights: Mapping[Part, Mapping[str, float]], part
         values = values + own.reshape(shape) / spread
         inside = math.prod(1 - 1 / n for name, n in zip(table.variables, table.sizes, strict=True) if name in part)
         variance += inside / sum(weights[part].values()) / spread**2
-    return Estimates(values=values, variance=variance)
+    return ConsistentTable(values=values, variance=variance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,44 +13,43 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.cell_law import confidence_of
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     Exchange,
     ExpectedError,
-    Frames,
     Mechanism,
-    PlanOrigin,
     Progress,
-    Release,
     Settings,
-    Written,
     as_parts,
 )
-from stirred.mechanisms.tables.after import mechanism_before
-from stirred.mechanisms.tables.cells import (
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
     Values,
+    cells_checksum,
     declared_cells,
     declared_columns,
+    mechanism_before,
     values_of_tables,
     with_numbers,
-    write_drawn,
 )
-from stirred.mechanisms.tables.noise import checks, evidence, published, small
-from stirred.mechanisms.tables.noise.budget import (
+from stirred.mechanisms.tables.noise import checks, pages, small
+from stirred.mechanisms.tables.noise.measures import (
     Measure,
     budgeted,
     changes,
+    column_of,
+    drawn_noise,
     keeping,
+    people_of,
     table_key,
+    tabulated,
     with_kept,
 )
-from stirred.mechanisms.tables.noise.counting import column_of, people_of, tabulated
-from stirred.mechanisms.tables.noise.plan import NoisePlan
+from stirred.mechanisms.tables.noise.pages import NoisePlan
 from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Precision, Sum
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
@@ -88,7 +86,7 @@ BEFORE: Final = (
 INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
 
 
-class Wanted(NamedTuple):
+class TableRequest(NamedTuple):
     """A table as it is asked for: of counts, or of a sum."""
 
     title: str
@@ -102,7 +100,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyTables(Mechanism):
+class NoisyTables(TableMechanism):
     """Counts of the plan's tables, and sums, with noise on every declared cell, whether or not anybody is in it.
 
     ``rho`` (Gaussian noise, zCDP) or ``epsilon`` (Laplace noise) is the loss of all tables together, for one changed
@@ -122,8 +120,7 @@ class NoisyTables(Mechanism):
     name: ClassVar[str] = "noisy-tables"
     title: ClassVar[str] = "noisy tables"
     settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
-    counts_tables: ClassVar[bool] = False
-    table_columns: ClassVar[tuple[str, ...]] = published.COLUMNS
+    table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
 
     tables: Sequence[Sequence[str]] | None = None
     noise: str = "gaussian"
@@ -189,15 +186,15 @@ class NoisyTables(Mechanism):
         return None if given is None else finite_loss(given, where=self.letter)
 
     @property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[TableRequest]:
         """Return every table and sum; without a plan those that the settings name, or one."""
         tables: Sequence[Sequence[str]] | None = self.tables
         if tables is None:
             named = [*self.shares, *(each.table for each in self.precision)]
             keys = dict.fromkeys(table_key(title) for title in named)
             tables = [sorted(by) for column, by in keys if not column] or ([] if self.sums else [("variable",)])
-        counts = [Wanted(" x ".join(variables), tuple(variables)) for variables in tables]
-        return [*counts, *(Wanted(each.title, tuple(each.by), each) for each in self.sums)]
+        counts = [TableRequest(" x ".join(variables), tuple(variables)) for variables in tables]
+        return [*counts, *(TableRequest(each.title, tuple(each.by), each) for each in self.sums)]
 
     def measures(
         self, *, of_persons: Collection[str] = (), sizes: Mapping[str, int] | None = None
@@ -267,10 +264,8 @@ class NoisyTables(Mechanism):
 
     # ---- the promise and the act
 
-    def plan(self, data: Any, *, doubts: bool = True) -> NoisePlan:
-        """Return the tables with their noise, the loss, and what speaks against it; nothing random happens."""
-        data = as_microdata(data)
-        self.check(data)
+    def draft(self, data: Microdata, *, doubts: bool) -> NoisePlan:
+        """Return the tables with their noise, and the loss."""
         names = self.cell_variables
         declared = declared_columns(names, self.values, {name: column_of(data, name) for name in names})
         of_persons = data.person_variables
@@ -295,18 +290,16 @@ class NoisyTables(Mechanism):
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
         kept = {title: self._exact_cells(by, declared, data) for title, by in self.exact_titles()}
-        plan = NoisePlan(
-            origin=PlanOrigin(self, data),
+        return NoisePlan(
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
             confidence=self.sure,
             alone=None if self.inner is None else sum((each.loss_alone for each in measures), Fraction(0)),
             shown=shown,
-            after=published.after_in_words(self),
+            after=pages.after_in_words(self),
             dropped=columns_beside(data, used),
         )
-        return replace(plan, doubts=tuple(checks.doubts(self, data, plan))) if doubts else plan
 
     def _exact_cells(self, by: Sequence[str], declared: Mapping[str, pl.Series], data: Microdata) -> pl.DataFrame:
         """Return the cells of what is published exactly: of strata those that occur, which is fixed."""
@@ -375,39 +368,23 @@ class NoisyTables(Mechanism):
             alone=(ALONE,),
         )
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def draw(self, data: Microdata, plan: NoisePlan, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return the sums with what follows from them alone."""
-        from stirred.mechanisms.tables.noise.draw import drawn_noise
-
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        counted = self._swapped_file(microdata, plan, entropy)
+        counted = self._swapped_file(data, plan, entropy)
         true = self.counted(counted, plan)
         noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
         noisy = {title: true[title] + noise[title] for title in noise}
-        tables = published.published(self, plan.measures, plan.cells, noisy, total=microdata.households.height)
-        if progress is not None:
-            progress("noise", 1, 1)
+        tables = pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
+        progress("noise", 1, 1)
         drawn = {
             title: with_numbers(plan.cells[title], {"true": true[title], "noise": noise[title]}) for title in noise
         }
         for title, cut in self.counted(counted, plan, cut=True).items():  # stays inside, as the true numbers do
             drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
-        parts: dict[str, Any] = {published.file_of(m): (lambda t=tables[m.title]: [t]) for m in plan.measures}
+        public = {pages.file_of(each): tables[each.title] for each in plan.measures}
         if [*self.exact_titles()]:
-            parts["invariants"] = lambda: [self.kept(microdata, plan)]
-        return Release(
-            public=Frames(parts, convert=like(data)),
-            specification=promised,
-            internal={"plan": plan, "drawn": drawn, **({} if self.inner is None else {"swapped": counted})},
-        )
+            public["invariants"] = self.kept(data, plan)
+        return TableDraw(public, drawn, {} if self.inner is None else {"swapped": counted})
 
     def _swapped_file(self, data: Microdata, plan: NoisePlan, entropy: Entropy) -> Microdata:
         """Return the file that tables are counted from: after a swap the swapped one, which stays inside."""
@@ -444,22 +421,21 @@ class NoisyTables(Mechanism):
 
     def premises(self, plan: NoisePlan) -> Mapping[str, str]:
         """Return a checksum of the cells, by which the noise is addressed."""
-        text = "\n".join(f"{title}\n{cells.write_csv()}" for title, cells in plan.cells.items())
-        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
+        return cells_checksum(plan.cells.items())
 
     # ---- what is handed over, each in a module of its own
 
     check = checks.check
-    files = published.noisy_files
-    table_in_words = published.table_in_words
-    conclusions = published.reading
-    reading_tables = published.reading
-    sections = published.sections
-    typical_errors = published.typical_errors
-    verify = evidence.verify
-    verify_exact = evidence.verify_kept
-    audit_bundle = evidence.audit
-    audit_unstated = classmethod(evidence.audit_published)
+    doubts = checks.doubts
+    files = pages.noisy_files
+    table_in_words = pages.table_in_words
+    reading = pages.reading
+    sections = pages.sections
+    typical_errors = pages.typical_errors
+    expected = checks.expected
+    verify_exact = checks.verify_kept
+    audit_bundle = checks.audit
+    audit_unstated = classmethod(checks.audit_published)
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
@@ -468,14 +444,6 @@ class NoisyTables(Mechanism):
         """Return the columns of the one file beside the tables, where anything is exact."""
         margins = {name for _, by in self.exact_titles() for name in by}
         return {"invariants": margins | {"table", "count"}} if [*self.exact_titles()] else {}
-
-    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the true numbers and the noise."""
-        write_drawn(release, written.internal, note=note)
-
-    def file_notes(self, plan: NoisePlan) -> Sequence[str]:
-        """Return why there is no file of records."""
-        return ["There is no file of records: the promise is about the tables alone."]
 
     @property
     def no_closed_form(self) -> str:

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from stirred.mechanisms.protocol import Names, Rate, Settings
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Sum(_Part):
+class Sum(_Section):
     """The sum of a column in every cell of a table; values beyond the bounds count as the nearer bound."""
 
     column: str = Field(description="The column that is added up: whole numbers.")
@@ -27,7 +27,7 @@ class Sum(_Part):
         return f"sum of {self.column}{' by ' if self.by else ''}{' x '.join(self.by)}"
 
 
-class Precision(_Part):
+class Precision(_Section):
     """How precise a table must be: its noise stays within a number with a confidence, cell by cell or jointly."""
 
     table: str = Field(description="The table, such as 'county x tenure' or 'sum of income by county'.")

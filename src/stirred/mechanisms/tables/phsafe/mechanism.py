@@ -3,34 +3,231 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
-from typing import Any, ClassVar, Final
+from statistics import NormalDist
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
-from stirred.mechanisms.tables.budgets import budget_of
-from stirred.mechanisms.tables.phsafe.budget import NATION, REGION_TYPES, PHSafeBudget, Query, Table, met
-from stirred.mechanisms.tables.phsafe.estimates import ratio, truncated
 from stirred.mechanisms.tables.tabulator import (
+    Amount,
+    BudgetFile,
     Draw,
     Ints,
     Measured,
     Tabulator,
     TabulatorSettings,
+    budget_of,
     missing_columns,
+    once,
     with_intervals,
 )
 from stirred.spec.problems import Problem
 from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
+
+NATION, STATE = "nation", "state"
+REGION_TYPES: Final = {NATION: "USA", STATE: "STATE"}
+
+
+def _condition(given: dict[str, str | list[str]]) -> dict[str, str | list[str]]:
+    for value in given.values():
+        low, dash, high = value.partition("-") if isinstance(value, str) else ("0", "-", "0")
+        if not (dash and low.isdigit() and high.isdigit() and int(low) <= int(high)):
+            raise ValueError("a condition lists values, or is a range such as 0-17")
+    return given
+
+
+Condition = Annotated[dict[str, str | list[str]], AfterValidator(_condition)]
+
+
+def met(condition: Mapping[str, str | list[str]], names: Mapping[str, str] | None = None) -> pl.Expr:
+    """Return whether a row meets a condition; ``names`` gives the columns that some names stand for."""
+    found = pl.lit(value=True)
+    for name, value in condition.items():
+        column = pl.col((names or {}).get(name, name)).cast(pl.String)
+        if isinstance(value, str):
+            low, _, high = value.partition("-")
+            found = found & column.cast(pl.Int64, strict=False).is_between(int(low), int(high))
+        else:
+            found = found & column.is_in(value)
+    return found.fill_null(value=False)
+
+
+class PHSafeTable(BudgetFile):
+    """One table: what it counts, whom, in which cells, for the iterations of which groups."""
+
+    counts: Literal["persons", "units"]
+    where: Condition = Field(default_factory=dict)
+    at_most: int = Field(default=0, ge=0)
+    rho: str
+    groups: list[str] = Field(default_factory=lambda: ["A-G", "HI", "ALL"])
+    race_of: str = ""
+    cells: dict[str, Condition]
+
+    @model_validator(mode="after")
+    def _fits(self) -> PHSafeTable:
+        if (self.counts == "persons") != (self.at_most > 0):
+            raise ValueError("a table of persons, and no other, says at_most how many of a household it counts")
+        return self
+
+    @property
+    def stability(self) -> int:
+        """Return how many joined rows one person can change by the library that PHSafe uses: 2 tau + 2, or 2."""
+        return 2 * self.at_most + 2 if self.at_most else 2
+
+    @property
+    def replaced(self) -> Fraction:
+        """Return the share of rho that a replaced household costs: it loses at most tau rows and gains at most tau."""
+        rows = self.at_most or 1
+        return Fraction(2 * rows**2, self.stability**2)
+
+    @property
+    def moved(self) -> Fraction:
+        """Return the share of rho that a person who moves costs: two households change, possibly alike."""
+        return 4 * self.replaced
+
+
+class CellSum(BudgetFile):
+    """Cells of one table, added up."""
+
+    title: str = ""
+    table: str
+    cells: list[str]
+
+
+class Ratio(BudgetFile):
+    """One sum over another."""
+
+    above: CellSum
+    below: CellSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PHSafeQuery:
+    """One table for regions of one kind and iterations of one group: all its counts have the same noise."""
+
+    name: str
+    table: PHSafeTable
+    region: str
+    group: str
+    rho: Fraction
+
+    @property
+    def variance(self) -> Fraction:
+        """Return the variance of the noise."""
+        return Fraction(self.table.stability**2) / (2 * self.rho)
+
+    @property
+    def title(self) -> str:
+        """Return what messages call it."""
+        return f"{self.name} {self.region} {self.group}"
+
+
+class PHSafeBudget(BudgetFile):
+    """The budget file of PHSafe."""
+
+    occupied: Condition
+    groups: dict[str, dict[str, Condition]]
+    race_of: dict[str, dict[str, str]]
+    rho: dict[str, dict[Literal["nation", "state"], dict[str, Amount]]]
+    tables: dict[str, PHSafeTable]
+    ratios: dict[str, Ratio] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fits(self) -> PHSafeBudget:
+        for name, table in self.tables.items():
+            known = {self.rho.get(table.rho) is not None, {*table.groups} <= {*self.groups}}
+            if known != {True} or (table.race_of and table.race_of not in self.race_of):
+                raise ValueError(f"{name} names a rho, a group or a race_of that is not there")
+        once([query.title for query in self.queries()], "query")
+        for name, ratio in self.ratios.items():
+            for side in (ratio.above, ratio.below):
+                if side.table not in self.tables or not {*side.cells} <= {*self.tables[side.table].cells}:
+                    raise ValueError(f"{name} names a table or a cell that is not there")
+        return self
+
+    def queries(self) -> Iterator[PHSafeQuery]:
+        """Yield every query that has a budget."""
+        for name, table in self.tables.items():
+            for region, by_group in self.rho[table.rho].items():
+                for group in table.groups:
+                    if rho := by_group.get(group):
+                        yield PHSafeQuery(name=name, table=table, region=region, group=group, rho=rho)
+
+    def columns(self, counts: str = "") -> dict[str, list[Any]]:
+        """Return each column with the values that conditions name: of all tables, or of those that count this."""
+        found: dict[str, list[Any]] = {name: [value] for name, value in self.occupied.items()}
+        for table in self.tables.values():
+            if counts in ("", table.counts):
+                names = self.race_of.get(table.race_of, {})
+                groups = [condition for name in table.groups for condition in self.groups[name].values()]
+                for condition in (table.where, *table.cells.values()):
+                    for name, value in condition.items():
+                        found.setdefault(name, []).append(value)
+                for condition in groups:
+                    for name, value in condition.items():
+                        found.setdefault(names.get(name, name), []).append(value)
+        return found
+
+
+_NORMAL = NormalDist()
+
+
+class CountEstimate(NamedTuple):
+    """An estimate with an interval; its ends are None where there is none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def truncated(count: float, variance: float, *, level: float = 0.9) -> CountEstimate:
+    """Return mean and quantiles of a normal around a noisy count, cut off at 0: no true count is below.
+
+    >>> [round(number, 4) for number in truncated(100, 14782.24)]
+    [143.5245, 16.1208, 313.2343]
+    """
+    deviation = math.sqrt(variance)
+    z = count / deviation
+    above = _NORMAL.cdf(z)
+    if above < 1e-300:  # so far below that all is noise
+        return CountEstimate(0.0, 0.0, 0.0)
+
+    def at(chance: float) -> float:
+        return count - deviation * _NORMAL.inv_cdf(above * (1 - chance))
+
+    mean = count + deviation * _NORMAL.pdf(z) / above
+    return CountEstimate(mean, at((1 - level) / 2), at((1 + level) / 2))
+
+
+def ratio(above: float, below: float, *, variances: tuple[float, float], level: float = 0.9) -> CountEstimate:
+    """Return the ratio of two noisy counts with Fieller's interval: all r for which above - r below may be noise.
+
+    Where the count below may be 0 the interval has no ends, and none are given; below 0 there is no ratio at all.
+
+    >>> [round(number, 3) for number in ratio(250, 100, variances=(100.0, 25.0))]
+    [2.5, 2.252, 2.782]
+    >>> ratio(250, 3, variances=(100.0, 25.0)).high is None
+    True
+    """
+    z2 = _NORMAL.inv_cdf((1 + level) / 2) ** 2
+    lead = below**2 - z2 * variances[1]
+    value = above / below if below > 0 else None
+    if value is None or lead <= 0:
+        return CountEstimate(value, None, None)
+    root = math.sqrt(max(0.0, (above * below) ** 2 - lead * (above**2 - z2 * variances[0])))
+    return CountEstimate(value, (above * below - root) / lead, (above * below + root) / lead)
+
 
 _CELL: Final = ("region_id", "region_type", "table", "iteration_code", "data_cell")
 _ESTIMATES: Final = ("estimate", "estimate_low", "estimate_high")
@@ -113,14 +310,14 @@ class PHSafe(Tabulator):
         """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one person replaced"
 
-    def reading(self) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader must know besides: whom the counts leave out."""
         most = sorted({table.at_most for table in self.spent.tables.values() if table.at_most})
         left_out = (
             f"Of a household at most {' or '.join(map(str, most))} persons are counted, by table. A true count is the "
             "count of these: intervals and ratios leave out what larger households have beyond, which noise does not."
         )
-        return [*Tabulator.reading(self), *([left_out] if most else [])]
+        return [*Tabulator.reading(self, plan), *([left_out] if most else [])]
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -188,7 +385,7 @@ class PHSafe(Tabulator):
         counts = counts.with_columns(pl.Series(name, values, dtype=pl.Float64) for name, values in named.items())
         return {"counts": counts.select(*self.columns["counts"], "true"), "ratios": self._ratios(counts)}
 
-    def true_counts(self, data: Microdata, queries: Sequence[Query]) -> Iterator[tuple[Query, Ints]]:
+    def true_counts(self, data: Microdata, queries: Sequence[PHSafeQuery]) -> Iterator[tuple[PHSafeQuery, Ints]]:
         """Yield each query with its counts: region x iteration x cell, from the rows of its table."""
         budget, rows = self.spent, dict[str, pl.DataFrame]()
         units = data.households.lazy().filter(met(budget.occupied))
@@ -209,10 +406,10 @@ class PHSafe(Tabulator):
             index = np.ravel_multi_index(tuple(kept[name].to_numpy() for name in kept.columns), shape)
             yield query, np.bincount(index, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
 
-    def _regions(self, query: Query) -> Sequence[str]:
+    def _regions(self, query: PHSafeQuery) -> Sequence[str]:
         return ("1",) if query.region == NATION else self.states
 
-    def _joined(self, table: Table, data: Microdata, units: pl.LazyFrame) -> pl.DataFrame:
+    def _joined(self, table: PHSafeTable, data: Microdata, units: pl.LazyFrame) -> pl.DataFrame:
         """Return the rows that a table counts: units, or persons with their unit, at most so many of each."""
         persons, hid = data.lazy_persons, data.hid
         assert persons is not None
@@ -234,7 +431,7 @@ class PHSafe(Tabulator):
         ordered = rows.with_columns(order).sort(names[0], "__order")
         return ordered.filter(pl.int_range(pl.len()).over(names[0]) < most).drop("__order")
 
-    def _rows(self, query: Query, noisy: Ints, true: Ints) -> pl.DataFrame:
+    def _rows(self, query: PHSafeQuery, noisy: Ints, true: Ints) -> pl.DataFrame:
         """Return the rows of one query."""
         labels = [self._regions(query), [*self.spent.groups[query.group]], [*query.table.cells]]
         region, iteration, cell = (pl.Series(values, dtype=pl.String) for values in labels)

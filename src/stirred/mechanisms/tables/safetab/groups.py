@@ -7,8 +7,8 @@ record can be in: what a record that comes or goes can change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -138,3 +138,166 @@ def kinds_of(records: pl.DataFrame, races: Sequence[str], ethnicity: str) -> tup
     given = pl.DataFrame({"races": split.list.head(len(races)), "ethnicity": split.list.last()})
     races_given = pl.col("races").list.eval(pl.element().filter(pl.element() != "")).list.unique()
     return kind, given.with_columns(races_given)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellLevel:
+    """One level: ``cell`` has the measured cell of every fine value, ``labels`` and ``sums`` the published rows."""
+
+    cell: Ints
+    measured: int
+    labels: pl.DataFrame
+    sums: Ints  # measured x rows, of 0 and 1
+
+    @property
+    def added(self) -> Ints:
+        """Return how many measured cells each row adds up."""
+        added: Ints = self.sums.sum(axis=0)
+        return added
+
+
+def age_by_sex(edges: Sequence[Sequence[int]], *, sexes: int, top: int, names: Sequence[str]) -> list[CellLevel]:
+    """Return the levels of sex by age: the total alone, then each list of lower age edges, with sex margins.
+
+    A fine value is sex * (top + 1) + age.
+    """
+    ages = np.arange(top + 1)
+    whole = pl.DataFrame({"agestart": ["*"], "ageend": ["*"], "sex": ["*"]})
+    levels = [CellLevel(np.zeros(sexes * ages.size, dtype=np.int64), 1, whole, np.ones((1, 1), dtype=np.int64))]
+    for lower in edges:
+        starts = [0, *lower]
+        groups = np.searchsorted(lower, ages, side="right")
+        cell = (np.arange(sexes)[:, None] * len(starts) + groups).ravel()
+        spans = [(str(a), str(b - 1)) for a, b in zip(starts, [*lower, top + 1], strict=True)]
+        rows = [(a, b, sex) for sex in names for a, b in spans] + [("*", "*", sex) for sex in names]
+        margins = np.kron(np.eye(sexes, dtype=np.int64), np.ones((len(starts), 1), dtype=np.int64))
+        sums = np.hstack([np.eye(sexes * len(starts), dtype=np.int64), margins])
+        labels = pl.DataFrame(rows, schema=["agestart", "ageend", "sex"], orient="row")
+        levels.append(CellLevel(cell.astype(np.int64), sums.shape[0], labels, sums))
+    return levels
+
+
+def from_cells(
+    cells: Mapping[str, Sequence[str]], levels: Sequence[Sequence[str]], *, values: Sequence[str], label: str
+) -> list[CellLevel]:
+    """Return the levels of a table whose cells are sets of values; a row is every cell that measured ones add up to.
+
+    >>> [level.labels["cell"].to_list() for level in from_cells(
+    ...     {"0": "ab", "1": "a", "2": "b"}, [["0"], ["1", "2"]], values="ab", label="cell")]
+    [['0'], ['0', '1', '2']]
+    """
+    found = []
+    for measured in levels:
+        inside = [{*cells[name]} for name in measured]
+        cell = np.array([next(i for i, own in enumerate(inside) if value in own) for value in values], dtype=np.int64)
+        rows = [name for name, own in cells.items() if all(each <= {*own} or not each & {*own} for each in inside)]
+        sums = np.array([[int(each <= {*cells[name]}) for name in rows] for each in inside], dtype=np.int64)
+        found.append(CellLevel(cell, len(measured), pl.DataFrame({label: rows}), sums))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionGroups:
+    """All groups of one region type and level, empty ones too: group = region x (number of iterations) + iteration."""
+
+    regions: tuple[str, ...]
+    members: Members
+
+    @property
+    def width(self) -> int:
+        """Return the number of iterations."""
+        return len(self.members.codes)
+
+    def named(self, groups: Ints, region_type: str) -> pl.DataFrame:
+        """Return region and iteration of each group."""
+        regions, codes = pl.Series(self.regions, dtype=pl.String), pl.Series(self.members.codes, dtype=pl.String)
+        return pl.DataFrame(
+            {
+                "region_id": regions.gather(groups // max(self.width, 1)),
+                "region_type": pl.repeat(region_type, groups.size, dtype=pl.String, eager=True),
+                "iteration_code": codes.gather(groups % max(self.width, 1)),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupRecords:
+    """The records as SafeTab sees them: the area, the kind (race and ethnicity codes) and the fine value of each.
+
+    No record is in more than ``stability`` groups of one region type and level.
+    """
+
+    area: Ints
+    kind: Ints
+    kinds: pl.DataFrame
+    fine: Mapping[str, Ints]
+    areas: pl.DataFrame
+    iterations: Iterations
+    stability: int
+    _members: dict[tuple[int, bool], Members] = field(default_factory=dict)
+
+    def members(self, level: int, *, coarse: bool) -> Members:
+        """Return who is in which iteration of a level; no record is in more groups than the noise is made for."""
+        if (level, coarse) not in self._members:
+            found = self.iterations.members(self.kinds, level, coarse=coarse)
+            most = int(np.diff(found.starts).max(initial=0))
+            assert most <= self.stability, f"a record is in {most} groups, and the stability is {self.stability}"
+            self._members[level, coarse] = found
+        return self._members[level, coarse]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counter:
+    """Counts of one region type and level: ``region`` has the region of each record, or -1."""
+
+    groups: RegionGroups
+    region: Ints
+    records: GroupRecords
+
+    @classmethod
+    def of(cls, records: GroupRecords, column: str, *, level: int, coarse: bool) -> Counter:
+        """Return the counter; ``column`` has the regions of the areas, and is empty for the whole nation."""
+        members = records.members(level, coarse=coarse)
+        if not column:
+            return cls(RegionGroups(("1",), members), np.zeros(records.area.size, dtype=np.int64), records)
+        regions = records.areas[column].drop_nulls().unique().sort()
+        numbered = pl.DataFrame({column: regions}).with_row_index("__number")
+        place = records.areas.select(column).join(numbered, on=column, how="left", maintain_order="left")["__number"]
+        region = place.cast(pl.Int64).fill_null(-1).to_numpy()[records.area]
+        return cls(RegionGroups(tuple(regions), members), region, records)
+
+    def totals(self) -> tuple[Ints, Ints]:
+        """Return the groups that are not empty, and how many records each has."""
+        inside = self.region >= 0
+        frame = pl.DataFrame({"region": self.region[inside], "kind": self.records.kind[inside]})
+        alike = frame.group_by("region", "kind").len("records")
+        rows, iteration = self.groups.members.expanded(alike["kind"].to_numpy())
+        group = alike["region"].to_numpy()[rows] * self.groups.width + iteration
+        counted = pl.DataFrame({"group": group, "records": alike["records"].to_numpy()[rows]})
+        summed = counted.group_by("group").agg(pl.col("records").sum()).sort("group")
+        return summed["group"].to_numpy().astype(np.int64), summed["records"].to_numpy().astype(np.int64)
+
+    def cells(
+        self, groups: Ints, levels: Ints, table: Sequence[CellLevel], *, fine: str
+    ) -> Iterator[tuple[int, Ints, Ints]]:
+        """Yield for each level its groups, in order, and their counts by measured cell."""
+        every, wanted = self.groups, np.zeros(len(self.groups.regions) + 1, dtype=bool)
+        wanted[groups // max(every.width, 1)] = True  # the last entry, of records in no region, stays False
+        wanted[-1] = False
+        inside = wanted[self.region]
+        frame = pl.DataFrame(
+            {"region": self.region[inside], "kind": self.records.kind[inside], "fine": self.records.fine[fine][inside]}
+        )
+        alike = frame.group_by("region", "kind", "fine").len("records")
+        rows, iteration = every.members.expanded(alike["kind"].to_numpy())
+        group = alike["region"].to_numpy()[rows] * every.width + iteration
+        many, value = alike["records"].to_numpy()[rows].astype(np.int64), alike["fine"].to_numpy()[rows]
+        for level, cells in enumerate(table):
+            own = groups[levels == level]
+            if not own.size:
+                continue
+            place = np.searchsorted(own, group)
+            found = (place < own.size) & (own[np.minimum(place, own.size - 1)] == group)
+            index = place[found] * cells.measured + cells.cell[value[found]]
+            counts = np.bincount(index, weights=many[found], minlength=own.size * cells.measured)
+            yield level, own, counts.astype(np.int64).reshape(own.size, cells.measured)

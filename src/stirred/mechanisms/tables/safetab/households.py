@@ -13,11 +13,17 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
-from stirred.mechanisms.tables.budgets import BudgetFile, GroupsBudget, Part, budget_of
-from stirred.mechanisms.tables.safetab.cells import CellLevel, from_cells
-from stirred.mechanisms.tables.safetab.counting import Counter, Ints
+from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, from_cells
 from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
-from stirred.mechanisms.tables.tabulator import Draw, Measured, missing_columns
+from stirred.mechanisms.tables.tabulator import (
+    BudgetFile,
+    BudgetPart,
+    Draw,
+    GroupsBudget,
+    Measured,
+    budget_of,
+    missing_columns,
+)
 from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -185,19 +191,19 @@ class SafeTabH(SafeTab):
             what = f"groups of {name} are not those of blocks and iterations, or stand twice"
             yield Problem(what=what, where=where, remedy=remedy)
 
-    def selected(self, counter: Counter, part: Part) -> tuple[Ints, Ints] | None:
+    def selected(self, counter: Counter, part: BudgetPart) -> tuple[Ints, Ints] | None:
         """Return the groups of a part that have a published total, and the level that it gives them.
 
         Nothing is returned where a group is not there or stands twice.
         """
-        domain, table = counter.domain, self.totals.frame
+        every, table = counter.groups, self.totals.frame
         assert table is not None
-        regions = pl.DataFrame({"region_id": domain.regions}, schema={"region_id": pl.String}).with_row_index("region")
-        codes = pl.DataFrame({"iteration_code": domain.members.codes}, schema={"iteration_code": pl.String})
+        regions = pl.DataFrame({"region_id": every.regions}, schema={"region_id": pl.String}).with_row_index("region")
+        codes = pl.DataFrame({"iteration_code": every.members.codes}, schema={"iteration_code": pl.String})
         level = counter.records.iterations.table.filter(pl.col("level") == part.level)["iteration_code"]
         own = table.filter((pl.col("region_type") == part.region) & pl.col("iteration_code").is_in(level.implode()))
         found = own.join(regions, on="region_id").join(codes.with_row_index("iteration"), on="iteration_code")
-        group = found["region"].cast(pl.Int64).to_numpy() * domain.width + found["iteration"].cast(pl.Int64).to_numpy()
+        group = found["region"].cast(pl.Int64).to_numpy() * every.width + found["iteration"].cast(pl.Int64).to_numpy()
         if found.height != own.height or np.unique(group).size != group.size:
             return None
         reached = np.searchsorted(part.thresholds, found["count"].cast(pl.Int64).to_numpy(), side="right")
@@ -216,7 +222,7 @@ class SafeTabH(SafeTab):
             for level, own, true in counter.cells(*chosen, levels, fine=part.table):
                 noisy = true + draw(variance, true.size, f"{part.table} {part.name}", level).reshape(true.shape)
                 found[part.table].append(
-                    table_rows(counter.domain.named(own, part.region), levels[level], noisy, true, variance)
+                    table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, variance)
                 )
         return {name: self._table(name, tables) for name, tables in found.items()}
 
@@ -245,7 +251,7 @@ class SafeTabH(SafeTab):
             chosen = self.selected(counter, part)
             assert chosen is not None
             for _, own, cells in counter.cells(*chosen, self._levels(part.table), fine=part.table):
-                named = counter.domain.named(own, part.region).rows()
+                named = counter.groups.named(own, part.region).rows()
                 for name, row in zip(named, cells.tolist(), strict=True):
                     parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, DiscreteGaussian(variance)),))
         return StagedLaw(parts)

@@ -19,11 +19,15 @@ from pydantic import Field
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, PublicTable, TableFile
-from stirred.mechanisms.tables.budgets import Part, Region
-from stirred.mechanisms.tables.safetab.cells import CellLevel
-from stirred.mechanisms.tables.safetab.counting import Counter, Ints, Records
-from stirred.mechanisms.tables.safetab.groups import Iterations, kinds_of
-from stirred.mechanisms.tables.tabulator import Tabulator, TabulatorSettings, missing_columns, with_intervals
+from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, GroupRecords, Ints, Iterations, kinds_of
+from stirred.mechanisms.tables.tabulator import (
+    BudgetPart,
+    Region,
+    Tabulator,
+    TabulatorSettings,
+    missing_columns,
+    with_intervals,
+)
 from stirred.spec.problems import Problem
 
 PACKAGE: Final = "stirred.mechanisms.tables.safetab"
@@ -85,7 +89,7 @@ class SafeTab(Tabulator):
             raise bad_plan("every rho is 0", where="budget parts", remedy="give at least one part a rho above 0")
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BudgetPart]:
         """Return the parts that have a budget."""
         return [part for part in self.spent.parts if part.rho > 0]
 
@@ -184,14 +188,14 @@ class SafeTab(Tabulator):
     def _fine(self, frame: pl.DataFrame) -> Mapping[str, Ints]:
         """Return the fine value of each record, by table."""
 
-    def records(self, frame: pl.DataFrame) -> Records:
+    def records(self, frame: pl.DataFrame) -> GroupRecords:
         """Return the records as they are counted."""
         areas, iterations = self.block_table(), self.groups
         numbered = areas.select(pl.col(self.block).alias("block")).with_row_index("area")
         given = frame.select(pl.col(self.block).cast(pl.String).alias("block"))
         area = given.join(numbered, on="block", how="left", maintain_order="left")["area"].to_numpy()
         kind, kinds = kinds_of(frame, self.races, self.ethnicity)
-        return Records(
+        return GroupRecords(
             area=area.astype(np.int64),
             kind=kind,
             kinds=kinds,
@@ -201,7 +205,7 @@ class SafeTab(Tabulator):
             stability=iterations.stability(len(self.races)),
         )
 
-    def counter(self, records: Records, part: Part) -> Counter:
+    def counter(self, records: GroupRecords, part: BudgetPart) -> Counter:
         """Return who counts the groups of one part."""
         region = self.regions[part.region]
         return Counter.of(records, region.column, level=part.level, coarse=region.coarse)

@@ -14,12 +14,20 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.budgets import Amount, Edges, GroupsBudget, Part, budget_of, once
 from stirred.mechanisms.tables.intervals import half_width, variance_of
-from stirred.mechanisms.tables.safetab.cells import CellLevel, age_by_sex
-from stirred.mechanisms.tables.safetab.counting import Counter, Ints
+from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, age_by_sex
 from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
-from stirred.mechanisms.tables.tabulator import Draw, Measured, with_intervals
+from stirred.mechanisms.tables.tabulator import (
+    Amount,
+    BudgetPart,
+    Draw,
+    Edges,
+    GroupsBudget,
+    Measured,
+    budget_of,
+    once,
+    with_intervals,
+)
 from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
@@ -56,7 +64,7 @@ class PersonsSettings(SafeTabSettings):
     unit: str = Field(default="person", description="What a record is.")
 
 
-class Variances(NamedTuple):
+class StageNoise(NamedTuple):
     """The noise of one part: of its totals, of its tables, and of groups that have a total alone."""
 
     first: Fraction
@@ -64,13 +72,13 @@ class Variances(NamedTuple):
     alone: Fraction
 
     @classmethod
-    def of(cls, part: Part, *, stability: int, stage_1: Fraction) -> Variances:
+    def of(cls, part: BudgetPart, *, stability: int, stage_1: Fraction) -> StageNoise:
         """Return s/(2 rho) for the share of each stage."""
         whole = Fraction(stability) / (2 * part.rho)
         return cls(whole / stage_1, whole / (1 - stage_1), whole)
 
 
-class Kept(NamedTuple):
+class ChosenGroups(NamedTuple):
     """Groups that are looked at further: their first total, how many thresholds it reaches, a second total."""
 
     group: Ints
@@ -124,14 +132,14 @@ class SafeTabP(SafeTab):
             "groups with new noise."
         )
 
-    def reading(self) -> list[str]:
+    def reading(self, plan: Any) -> list[str]:
         """Return what a reader must know besides: that some totals were published because they are large."""
         hidden = [region.type for region in self.regions.values() if region.suppress]
         chosen = (
             f"Of {', '.join(hidden)} a single total (`cells` 1) is published only where it is large, so those of small "
             "groups are too large, and fewer than 95% of their intervals hold. Totals of tables are not chosen so."
         )
-        return [*SafeTab.reading(self), *([chosen] if hidden else [])]
+        return [*SafeTab.reading(self, plan), *([chosen] if hidden else [])]
 
     @property
     def measured(self) -> tuple[Measured, ...]:
@@ -139,7 +147,7 @@ class SafeTabP(SafeTab):
         lines: list[Measured] = []
         budget, stability = self.spent, self.stability
         for part in self.parts:
-            noise = Variances.of(part, stability=stability, stage_1=budget.stage_1)
+            noise = StageNoise.of(part, stability=stability, stage_1=budget.stage_1)
             lines.append(Measured(f"{part.name}, groups", budget.stage_1 * part.rho, noise.first))
             lines.append(Measured(f"{part.name}, tables", (1 - budget.stage_1) * part.rho, noise.table))
         return tuple(lines)
@@ -179,7 +187,7 @@ class SafeTabP(SafeTab):
         for number, part in enumerate(self.parts):
             progress("count", number, len(self.parts))
             counter = self.counter(records, part)
-            noise = Variances.of(part, stability=records.stability, stage_1=budget.stage_1)
+            noise = StageNoise.of(part, stability=records.stability, stage_1=budget.stage_1)
             # P(Z <= k) >= q where P(|Z| <= k) >= 2q - 1.
             cut = half_width(noise.table, 1, 2 * budget.keep_above - 1)
             above = cut if self.regions[part.region].suppress else None
@@ -207,7 +215,7 @@ class SafeTabP(SafeTab):
         records, parts = self.records(frame), dict[Hashable, Staged]()
         for part in self.parts:
             counter = self.counter(records, part)
-            noise = Variances.of(part, stability=records.stability, stage_1=budget.stage_1)
+            noise = StageNoise.of(part, stability=records.stability, stage_1=budget.stage_1)
             groups, totals = counter.totals()
             tables: list[list[ShiftLaw]] = [[] for _ in groups]
             for level in range(len(levels)):
@@ -220,27 +228,29 @@ class SafeTabP(SafeTab):
                     tables=tuple(laws),
                     thresholds=tuple(part.thresholds),
                 )
-                if counter.domain.members.detailed_only[group % counter.domain.width]:
+                if counter.groups.members.detailed_only[group % counter.groups.width]:
                     staged = Staged(tables=(ShiftLaw(total, DiscreteGaussian(noise.alone)),))
-                name = counter.domain.named(np.array([group]), part.region).row(0)
+                name = counter.groups.named(np.array([group]), part.region).row(0)
                 parts[part.level, name] = staged
         return StagedLaw(parts)
 
 
-def first_stage(counter: Counter, part: Part, noise: Variances, *, above: int | None, draw: Draw) -> Kept:
+def first_stage(
+    counter: Counter, part: BudgetPart, noise: StageNoise, *, above: int | None, draw: Draw
+) -> ChosenGroups:
     """Draw the first total of every group of the domain, empty ones too, and a second one where it reaches nothing.
 
     Of the latter only those ``above`` the cut are kept; groups for the nation and states alone have one total.
     """
     groups, counts = counter.totals()
-    width, alone = counter.domain.width, counter.domain.members.detailed_only
+    width, alone = counter.groups.width, counter.groups.members.detailed_only
     rows = max(1, _CHUNK // max(width, 1))
-    starts = range(0, len(counter.domain.regions), rows)
+    starts = range(0, len(counter.groups.regions), rows)
     thresholds = np.array(part.thresholds)
     purpose = part.name
 
-    def look(start: int) -> Kept:
-        low, high = start * width, min(start + rows, len(counter.domain.regions)) * width
+    def look(start: int) -> ChosenGroups:
+        low, high = start * width, min(start + rows, len(counter.groups.regions)) * width
         true = np.zeros(high - low, dtype=np.int64)
         inside = slice(*np.searchsorted(groups, (low, high)))
         true[groups[inside] - low] = counts[inside]
@@ -253,16 +263,24 @@ def first_stage(counter: Counter, part: Part, noise: Variances, *, above: int | 
             level[only] = -1
             total[only] = true[only] + draw(noise.alone, int(only.sum()), f"{purpose} alone", chunk)
         kept = (level > 0) | (total > above) if above is not None else np.ones(true.size, dtype=bool)
-        return Kept(np.flatnonzero(kept) + low, *(values[kept] for values in (first, level, total, true)))
+        return ChosenGroups(np.flatnonzero(kept) + low, *(values[kept] for values in (first, level, total, true)))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = [*pool.map(look, starts)] if width else []
     empty = np.zeros(0, dtype=np.int64)
-    return Kept(*(np.concatenate([empty, *(getattr(each, name) for each in found)]) for name in Kept._fields))
+    return ChosenGroups(
+        *(np.concatenate([empty, *(getattr(each, name) for each in found)]) for name in ChosenGroups._fields)
+    )
 
 
 def second_stage(
-    counter: Counter, part: Part, noise: Variances, kept: Kept, levels: Sequence[CellLevel], *, draw: Draw
+    counter: Counter,
+    part: BudgetPart,
+    noise: StageNoise,
+    kept: ChosenGroups,
+    levels: Sequence[CellLevel],
+    *,
+    draw: Draw,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Draw the tables of the groups that reach a threshold, and return totals and tables of all groups."""
     total, cells = kept.total.copy(), np.ones(kept.group.size, dtype=np.int64)
@@ -272,9 +290,9 @@ def second_stage(
         noisy = true + draw(noise.table, true.size, f"{part.name} tables", level).reshape(true.shape)
         place = np.searchsorted(kept.group, own)
         total[place], cells[place] = noisy.sum(axis=1), levels[level].measured
-        tables.append(table_rows(counter.domain.named(own, part.region), levels[level], noisy, true, noise.table))
+        tables.append(table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, noise.table))
     single = kept.level < 0
-    table = counter.domain.named(kept.group, part.region).with_columns(
+    table = counter.groups.named(kept.group, part.region).with_columns(
         pl.Series("count", total), pl.Series("cells", cells), pl.Series("true", kept.true)
     )
     table = with_intervals(table, [noise.table, noise.alone], cells=cells, which=single.astype(np.int64))

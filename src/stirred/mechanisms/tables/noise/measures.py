@@ -1,4 +1,4 @@
-"""What one changed unit can change in each table, how the budget is split, and the noise that follows.
+"""What one changed unit can change in each table, how the budget is split, what is counted, and the noise that follows.
 
 Neighbours are bounded: one unit is changed. It leaves the cells it was in and enters others, so a count of records
 changes by 1 in two cells. A table loses rho = square/(2 sigma^2) under discrete Gaussian noise and epsilon = one*loss
@@ -12,12 +12,21 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import blake2b
+from itertools import groupby
 from typing import Final, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.columns import select
+from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
 from stirred.mechanisms.cell_law import CellLaw, confidence_of
 from stirred.mechanisms.tables.noise.settings import Precision, Sum
+from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.problems import Problem, StirredError
@@ -286,3 +295,89 @@ def keeping(given: Sequence[str], columns: Collection[str] | None = None) -> tup
                 remedy = f"write total, or columns of the records: {listed([*columns])}"
                 raise bad_plan(f"there is no column {listed(other)}", where="keep", remedy=remedy)
     return tuple(dict.fromkeys(one for one in margins if not any(one < other for other in margins)))
+
+
+def people_of(data: Microdata, columns: Sequence[str], *, most: int | None) -> pl.DataFrame:
+    """Return the persons with these columns of theirs and of their household; of a household at most so many."""
+    assert data.persons is not None
+    assert data.hid is not None
+    own = [name for name in columns if name in data.person_variables]
+    homes = data.households.select(data.hid, *(name for name in columns if name not in own))
+    people = select(data.persons, [data.hid, *own]).join(homes, on=data.hid, how="left").select(data.hid, *columns)
+    if most is None:
+        return people.drop(data.hid)
+    many = pl.len().over(data.hid) > most
+    large = people.filter(many).sort(data.hid).rows()
+    kept = [row for _, rows in groupby(large, key=lambda row: row[0]) for row in counted_persons([*rows], most=most)]
+    few = people.filter(~many)
+    return pl.concat([few, pl.DataFrame(kept, schema=few.schema, orient="row")]).drop(data.hid)
+
+
+def counted_persons(persons: Sequence[tuple[object, ...]], *, most: int) -> list[tuple[object, ...]]:
+    """Return the persons of one household that count: a function of the household alone, whatever their order.
+
+    Which of them count follows from a hash of all of them together: nobody is left out for one value of theirs.
+
+    >>> len(counted_persons([("a", 1), ("b", 2), ("c", 3)], most=2))
+    2
+    """
+    if len(persons) <= most:
+        return [*persons]
+    salt = blake2b("\n".join(sorted(map(repr, persons))).encode()).digest()
+    return sorted(persons, key=lambda person: blake2b(repr(person).encode(), key=salt).digest())[:most]
+
+
+def bounded(added_up: Sum) -> pl.Expr:
+    """Return the column that is added up, its values brought inside the bounds."""
+    return pl.col(added_up.column).cast(pl.Int64).clip(added_up.low, added_up.high)
+
+
+def tabulated(
+    asked: Measure, cells: pl.DataFrame, records: pl.DataFrame, *, cut: bool = False
+) -> npt.NDArray[np.int64]:
+    """Return the count or the sum of every cell, in the order of the cells; or how many values its bounds ``cut``."""
+    number = pl.len().cast(pl.Int64)
+    if asked.added_up is not None:
+        own = bounded(asked.added_up)
+        number = (own != pl.col(asked.added_up.column).cast(pl.Int64)).sum().cast(pl.Int64) if cut else own.sum()
+    names = list(asked.variables)
+    if not names:
+        return records.select(number).to_series().to_numpy()
+    found = records.group_by(names).agg(number.alias("__number"))
+    joined = cells.join(found, on=names, how="left", nulls_equal=True, maintain_order="left")
+    return joined["__number"].fill_null(0).to_numpy()
+
+
+def column_of(data: Microdata, name: str) -> pl.Series:
+    """Return a column of the records or, where they do not have it, of their persons."""
+    if name in data.households.columns or data.persons is None:
+        return data.households[name]
+    return data.persons[name]
+
+
+def drawn_noise(measure: Measure, entropy: Entropy) -> npt.NDArray[np.int64]:
+    """Return the noise of every cell, in the order of the cells.
+
+    What is kept adds up to 0: in groups of cells with the same values of the kept variables, or in both margins of
+    a two-way table, one for each value of the variables that the two margins share.
+    """
+    from stirred.randomness.noise import integer_noise
+
+    noise = measure.cell.noise
+    # Not the title: variables "a" and "b" are not one variable "a x b".
+    purpose = repr((measure.counts, measure.variables))
+    if not measure.kept:
+        return integer_noise(noise, count=measure.cells, entropy=entropy, purpose=purpose)
+    from stirred.randomness.lattice import zero_margin_noise, zero_sum_noise
+
+    first, last = measure.kept[0], measure.kept[-1]
+    sides = [first & last, first - last, last - first, {*measure.variables} - (first | last)]
+    order = [measure.variables.index(name) for side in sides for name in sorted(side)]
+    sizes = [measure.sizes[place] for place in order]
+    number = measure.cells // math.prod(measure.shape)
+    if len(measure.kept) == 1:
+        drawn = zero_sum_noise(noise, groups=[*measure.shape] * number, entropy=entropy, purpose=purpose)
+    else:
+        rows, columns = measure.shape
+        drawn = zero_margin_noise(noise, shape=(rows, columns), entropy=entropy, purpose=purpose, tables=number)
+    return drawn.reshape(sizes).transpose(np.argsort(order)).reshape(-1)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, Section, Typical
+from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
+from stirred.mechanisms.tables.engine import TablePlan
 from stirred.spec.brief import published_exactly
-from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
-from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.cellkey.mechanism import CellKey
@@ -24,15 +23,9 @@ _SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CellKeyPlan(Plan):
+class CellKeyPlan(TablePlan):
     """The plan; ``cells`` has every declared cell of each table, ``inner`` the plan of what is done before."""
 
-    specification: Specification
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
-    unreleased: ClassVar[str] = "not used"
     mechanism: CellKey
     cells: Mapping[str, pl.DataFrame]
     persons: tuple[str, ...] = ()  # columns of persons that tables use
