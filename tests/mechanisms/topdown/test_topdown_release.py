@@ -272,8 +272,8 @@ def test_files_that_are_not_what_was_drawn_destroy_the_bundle(folder: Path, monk
     right = MeasurementStore.published
 
     def wrong(self: MeasurementStore, what: str) -> Any:
-        other = [pl.col("sigma2").replace("24/1", "12/1")] if what == "measurements" else []
-        return (part.with_columns(other) for part in right(self, what))
+        quieter = [pl.col("sigma2").replace("24/1", "12/1")] if what == "measurements" else []
+        return (part.with_columns(quieter) for part in right(self, what))
 
     with monkeypatch.context() as patch:
         patch.setattr(MeasurementStore, "published", wrong)
