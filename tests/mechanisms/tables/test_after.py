@@ -15,6 +15,7 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.audit import Verdict, audit
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import tunable
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.tables.noise.small import decay_for
@@ -253,6 +254,24 @@ def test_the_earlier_name_promises_what_it_promised() -> None:
     assert [each.loss / each.one for each in both.measures()] == [Fraction(1, 4)] * 2
     irrational = earlier(CROSSED, noise_epsilon="2*ln(5)")
     assert 4 * ln(5) * Fraction(999_999, 1_000_000) < exact(irrational.epsilon) <= 4 * ln(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"noise_epsilon": "inf"}, "hides nothing"),
+        ({"noise_epsilon": 0}, "hides everything"),
+        ({"rates": [{"size": 1}]}, "rate"),
+    ],
+)
+def test_settings_of_the_earlier_name_that_promise_nothing_are_refused(settings: dict[str, Any], what: str) -> None:
+    with pytest.raises(StirredError, match=what):
+        earlier(CROSSED, **settings)
+
+
+def test_no_rate_of_the_earlier_name_reaches_a_loss() -> None:
+    with pytest.raises(StirredError, match="whatever the rate"):
+        tunable(earlier(CROSSED))
 
 
 @pytest.mark.parametrize("settings", [{"tables": [["county", "size"]]}, {"rate": 0}, {"rate": "0", "tables": CROSSED}])

@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from stirred.data.bundle import BundleFiles, Findings, as_text
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Exchange, Names, Rate, Settings
 from stirred.mechanisms.tables.engine import STAYS_INSIDE, audit_records, require_tables, table_fault
 from stirred.mechanisms.tables.noise import checks
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.tables.noise.small import decay_for
 from stirred.spec.document import mechanism_in
-from stirred.spec.exact import Exact, ln
+from stirred.spec.exact import ZERO, Exact, ln
 from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import StirredError
@@ -54,7 +55,9 @@ class NoisySwapSettings(Settings):
     @property
     def swaps(self) -> bool:
         """Say whether anything is swapped; with all rates 0 this is noise alone."""
-        return any(fraction(rate, where="rate") > 0 for rate in (self.rate, *(each["rate"] for each in self.rates)))
+        return any(
+            fraction(rate, where="rate") > 0 for rate in (self.rate, *(each.get("rate", 1) for each in self.rates))
+        )
 
     def crossing(self, tables: Collection[Collection[str]]) -> int:
         """Return how many tables cross swapped with held variables: their loss counts twice."""
@@ -77,6 +80,10 @@ class NoisySwap(NoisyTables):
     name: ClassVar[str] = "noisy-swap"
     title: ClassVar[str] = "noisy tables after a swap"
     settings_model: ClassVar[type[Settings]] = NoisySwapSettings
+    untunable: ClassVar[tuple[str, str] | None] = (
+        "the loss of noise after a swap is that of the noise, whatever the rate",
+        "choose noise_epsilon: half of the loss you want, where tables cross swapped with held variables",
+    )
 
     stated: NoisySwapSettings | None = field(default=None, compare=False, repr=False)
 
@@ -126,7 +133,10 @@ class NoisySwap(NoisyTables):
 
 def _rational(given: Exact) -> Fraction:
     """Return a loss as a fraction: itself, or less by at most a billionth."""
-    if given.is_infinite or given.is_rational:
+    if given.is_infinite or given <= ZERO:
+        what = f"noise of loss {given.shown()} hides {'nothing' if given.is_infinite else 'everything'}"
+        raise bad_plan(what, where="noise_epsilon", remedy="write a loss above 0 and not infinite")
+    if given.is_rational:
         return given.rational
     return Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
 
