@@ -66,11 +66,13 @@ def printed(place: Path, commands: dict[str, list[str]] = COMMANDS) -> Iterator[
 
 
 def lasting(text: str) -> object:
-    """Return printed JSON without what differs between two runs."""
+    """Return printed JSON without what differs between two runs, or in last digits between two processors."""
 
     def kept(value: object) -> object:
         if isinstance(value, dict):
             return {key: kept(each) for key, each in value.items() if key not in _VOLATILE}
+        if isinstance(value, float):
+            return float(f"{value:.12g}")
         return [kept(each) for each in value] if isinstance(value, list) else value
 
     return kept(json.loads(text))

@@ -52,10 +52,13 @@ def public_facts(report: ReleaseReport) -> dict[str, Any]:
 def embedded(facts: Mapping[str, Any]) -> str:
     """Return facts as a part of the page that no browser shows.
 
-    >>> facts_in(embedded({"title": "</template>"}))
-    {'title': '</template>'}
+    Numbers have four digits, which readers are shown at most; the last ones depend on the processor.
+
+    >>> facts_in(embedded({"title": "</template>", "error": 1.9287115073014316}))
+    {'title': '</template>', 'error': 1.929}
     """
-    return f"{_OPENS}{escape(json.dumps(facts, ensure_ascii=False))}</template>"
+    rounded = json.loads(json.dumps(facts), parse_float=lambda digits: float(f"{float(digits):.4g}"))
+    return f"{_OPENS}{escape(json.dumps(rounded, ensure_ascii=False))}</template>"
 
 
 def facts_in(page: str) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def facts_in(page: str) -> dict[str, Any]:
 
 def rounded_facts(written: str) -> str:
     """Return the facts of a page, written as we write them; digits that no reader is shown are left out."""
-    return embedded(json.loads(written, parse_float=lambda digits: float(f"{float(digits):.4g}")))
+    return embedded(json.loads(written))
 
 
 def facts_beside(written: str, shown: Sequence[str]) -> list[str]:

@@ -198,7 +198,8 @@ class Strata:
             "stratum_live": self.live,
             "stratum_law": [law] * self.count,
             "stratum_rate": texts.gather(self.which),
-            "stratum_expected_share_moved": pl.Series(self.shares).fill_nan(None),
+            # Sums of doubles: their last digits depend on the processor, and the same key gives the same bytes.
+            "stratum_expected_share_moved": pl.Series(self.shares).fill_nan(None).round_sig_figs(12),
         }
         return pl.concat([self.coded.levels.select(self.match), pl.DataFrame(own)], how="horizontal")
 
