@@ -27,8 +27,8 @@ from stirred.mechanisms.registry import adviser
 from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.trial import trial_draw
-from stirred.risk.attackers import Asked
-from stirred.risk.faced import Drawn, attack_draw
+from stirred.risk.attackers import AttackerColumns
+from stirred.risk.faced import DrawRisk, attack_draw
 from stirred.risk.reidentification import ONE_SOLUTION
 from stirred.risk.subject import Subject
 from stirred.risk.table_lists import AGES
@@ -113,7 +113,7 @@ def measured(folder: Path, name: str, section: Mapping[str, Any], said: str) -> 
     plan = prepared(folder, section or {**SWAP, "rate": "1/2"})
     truth = Subject(name="truth", data=plan.data, specification=plan.plan.specification)
     with TemporaryDirectory() as place:
-        asked = Asked(within=("tract",))
+        asked = AttackerColumns(within=("tract",))
         if section:
             draw = trial_draw(plan, Path(place) / "draw", seed="attacks")
             found = attack_draw(draw, truth, asked, folder=Path(place) / "attack")
@@ -131,7 +131,7 @@ def measured(folder: Path, name: str, section: Mapping[str, Any], said: str) -> 
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def unprotected(truth: Subject, asked: Asked, folder: Path) -> Drawn:
+def unprotected(truth: Subject, asked: AttackerColumns, folder: Path) -> DrawRisk:
     """Attack the tables of the confidential records themselves."""
     from stirred.risk.areas import AREAS, RECORDS
     from stirred.risk.attacks import attacked, people_of
@@ -141,7 +141,7 @@ def unprotected(truth: Subject, asked: Asked, folder: Path) -> Drawn:
     ones = pl.read_parquet(folder / AREAS).filter(pl.col("outcome") == "one").select(asked.area)
     pool = pl.read_parquet(folder / RECORDS)
     matched = reidentify(people_of(truth, asked.area), pool, asked=asked, count="persons", one_solution=ones)
-    return Drawn(reconstruction=found.facts, reidentified=matched)
+    return DrawRisk(reconstruction=found.facts, reidentified=matched)
 
 
 if __name__ == "__main__":

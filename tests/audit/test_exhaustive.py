@@ -12,7 +12,7 @@ import pytest
 
 import stirred.mechanisms
 from stirred import PermutationSwap
-from stirred.audit import FiniteMechanism, Verdict, Witness, audit
+from stirred.audit import AuditVerdict, FiniteMechanism, Witness, audit
 from stirred.audit.exhaustive import promise_for
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
@@ -96,7 +96,7 @@ def test_a_budget_a_tenth_too_small_breaks_the_contract(cls: type) -> None:
         # Nothing is promised: an output that gives a file away must be found instead.
         assert all(each.loss.low.is_infinite and each.witness is not None for each in found)
     else:
-        assert Verdict.FAILED in {each.verdict for each in found}
+        assert AuditVerdict.FAILED in {each.verdict for each in found}
 
 
 @pytest.mark.parametrize("rate", ["1/100", "1/10", "1/2", "9/10"])
@@ -113,7 +113,7 @@ def test_permutation_swapping_is_audited_where_its_budget_is_attained(rate: str)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_caught_with_a_witness(fault: str) -> None:
     result = audit(FAULTS[fault])
-    assert result.verdict is Verdict.FAILED, f"{fault} was not seen"
+    assert result.verdict is AuditVerdict.FAILED, f"{fault} was not seen"
     assert result.loss.low > result.budget
     witness = result.witness
     assert isinstance(witness, Witness)
@@ -170,9 +170,9 @@ def coin(premetric: OutputPremetric, budget: str) -> FiniteMechanism:
     ids=["D_Mult", "D_Mult^delta", "D_NoR", "D_TV", "D_GDP", "D_Renyi"],
 )
 def test_every_output_premetric_is_understood(premetric: OutputPremetric, enough: str, too_little: str) -> None:
-    assert audit(coin(premetric, enough)).verdict is Verdict.PASSED
+    assert audit(coin(premetric, enough)).verdict is AuditVerdict.PASSED
     failed = audit(coin(premetric, too_little))
-    assert failed.verdict is Verdict.FAILED
+    assert failed.verdict is AuditVerdict.FAILED
     assert failed.witness is not None
 
 
@@ -185,7 +185,7 @@ def test_what_no_enclosure_decides_is_neither_passed_nor_failed() -> None:
     mechanism = coin(ZCDP, "1")
     assert mechanism.promise is not None
     result = audit(replace(mechanism, promise=mechanism.promise.with_budget(inside)))
-    assert result.verdict is Verdict.CANNOT_TELL
+    assert result.verdict is AuditVerdict.CANNOT_TELL
     assert not result.passed
     assert result.in_words.startswith("Cannot tell")
 
@@ -255,7 +255,7 @@ def test_universes_are_split_by_invariants_that_can_be_evaluated() -> None:
     promise = PROMISE.with_budget(0)
     datasets = [((0,), (0,)), ((0,), (1,)), ((1,), (0,)), ((1,), (1,))]
     plain = FiniteMechanism(function=lambda x: Law.certain(total(x)), datasets=datasets, promise=promise)
-    assert audit(plain).verdict is Verdict.FAILED
+    assert audit(plain).verdict is AuditVerdict.FAILED
     inside = promise.with_flavor(multiverse=Multiverse(invariants=(Named(name="total", function=total),)))
     result = audit(replace(plain, promise=inside))
     assert result.passed
@@ -270,7 +270,7 @@ def test_one_dataset_alone_certifies_nothing(budget: str) -> None:
     alone = FiniteMechanism(function=Law.certain, datasets=[((0,),)], promise=PROMISE.with_budget(budget))
     for mechanism in (alone, replace(alone, promise=None)):
         result = audit(mechanism)
-        assert result.verdict is Verdict.CANNOT_TELL
+        assert result.verdict is AuditVerdict.CANNOT_TELL
         assert result.pairs == 0
         assert result.loss.high.is_infinite
         assert result.in_words == (
@@ -286,10 +286,10 @@ def test_datasets_infinitely_far_apart_are_not_compared_and_not_counted() -> Non
         function=lambda x: Law.certain(tuple(sorted(x))), datasets=[zeros, ones], promise=promise
     )
     result = audit(identity)
-    assert (result.verdict, result.pairs, result.left_out) == (Verdict.CANNOT_TELL, 0, 1)
+    assert (result.verdict, result.pairs, result.left_out) == (AuditVerdict.CANNOT_TELL, 0, 1)
     assert "the datasets of each universe are infinitely far apart" in result.in_words
     failed = audit(replace(identity, datasets=[zeros, ones, mixed]))
-    assert (failed.verdict, failed.pairs, failed.left_out) == (Verdict.FAILED, 2, 1)
+    assert (failed.verdict, failed.pairs, failed.left_out) == (AuditVerdict.FAILED, 2, 1)
     assert "over 2 pairs in 1 universe (1 more are infinitely far apart and were not compared)" in failed.in_words
 
 
@@ -299,10 +299,10 @@ def test_orders_that_the_mechanism_has_no_law_for_are_said_not_to_have_been_trie
     table = {x: Law({"a": Fraction(1, 2), "b": Fraction(1, 2)}) for x in datasets}
     mechanism = FiniteMechanism(function=table.__getitem__, datasets=datasets, promise=UNORDERED.with_budget(0))
     result = audit(mechanism)
-    assert (result.verdict, result.orders, result.untried) == (Verdict.PASSED, 0, 3)
+    assert (result.verdict, result.orders, result.untried) == (AuditVerdict.PASSED, 0, 3)
     assert "no law for 3 other orders of the same records, and 0 were tried" in result.in_words
     table[((2,), (1,))] = Law.certain("a")
-    assert audit(mechanism).verdict is Verdict.FAILED
+    assert audit(mechanism).verdict is AuditVerdict.FAILED
 
 
 def test_orders_of_plain_values_are_tried_too() -> None:
@@ -310,7 +310,7 @@ def test_orders_of_plain_values_are_tried_too() -> None:
         function=lambda x: Law.certain(x[0]), datasets=[(0, 1), (0, 2)], promise=UNORDERED.with_budget(0)
     )
     result = audit(first)
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
     assert "the same records in another order" in result.in_words
 
 

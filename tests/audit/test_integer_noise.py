@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stirred.audit import FiniteMechanism, ShiftWitness, Verdict, audit
+from stirred.audit import AuditVerdict, FiniteMechanism, ShiftWitness, audit
 from stirred.spec import catalogue
 from stirred.spec.exact import INFINITE, exact
 from stirred.spec.input_premetric import InputPremetric
@@ -101,7 +101,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_noise_of_the_right_scale_keeps_its_promise(name: str) -> None:
     result = audit(RIGHT[name])
-    assert result.verdict is Verdict.PASSED, result.in_words
+    assert result.verdict is AuditVerdict.PASSED, result.in_words
     assert result.orders > 0
 
 
@@ -109,7 +109,7 @@ def test_noise_of_the_right_scale_keeps_its_promise(name: str) -> None:
 def test_noise_one_step_too_small_is_caught_with_a_witness(name: str) -> None:
     mechanism = FAULTS[name]
     result = audit(mechanism)
-    assert result.verdict is Verdict.FAILED, result.in_words
+    assert result.verdict is AuditVerdict.FAILED, result.in_words
     witness = result.witness
     assert isinstance(witness, ShiftWitness)
     here, there = mechanism.law(witness.dataset), mechanism.law(witness.other)
@@ -142,7 +142,7 @@ def test_noise_that_keeps_the_row_order_of_its_input_is_caught() -> None:
         return ShiftLaw(next((i for i, row in enumerate(dataset) if row == ("a",)), 0), DiscreteLaplace("1/100"))
 
     result = audit(promising(first, PURE, "1"))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
     assert "the same records in another order" in result.in_words
 
 
@@ -155,7 +155,7 @@ def test_a_scale_that_depends_on_the_row_order_is_caught() -> None:
     mechanism = promising(scaled, PURE, "10")
     files = [file for file in FILES if list(file) == sorted(file)]  # type: ignore[call-overload]
     result = audit(replace(mechanism, datasets=files))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
     assert result.loss.low.is_infinite
 
 
@@ -171,15 +171,15 @@ def test_a_scale_that_depends_on_the_data_is_caught() -> None:
         return ShiftLaw(len(dataset), DiscreteLaplace(Fraction(1, 2 + len(dataset))))
 
     result = audit(promising(local, PURE, "100"))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
     assert result.loss.low == INFINITE
 
 
 def test_what_is_only_bounded_from_below_is_not_certified_and_can_still_be_refuted() -> None:
     """Gaussian DP of discrete Gaussian noise: mu is about 1/sigma, and no upper bound is proven here."""
     noise = Total(DiscreteGaussian(100))
-    assert audit(promising(noise, GDP, "1/9", bounded=True)).verdict is Verdict.CANNOT_TELL
-    assert audit(promising(noise, GDP, "1/11", bounded=True)).verdict is Verdict.FAILED
+    assert audit(promising(noise, GDP, "1/9", bounded=True)).verdict is AuditVerdict.CANNOT_TELL
+    assert audit(promising(noise, GDP, "1/11", bounded=True)).verdict is AuditVerdict.FAILED
 
 
 def test_noise_that_claims_nothing_gives_no_dataset_away_with_certainty() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.codes import Codes
-from stirred.data.guessing import Target, spread, voted
+from stirred.data.guessing import GuessTarget, spread, voted
 from tests.depth import examples
 
 Record = tuple[int, int, int]
@@ -55,7 +55,7 @@ def columns(records: list[Record]) -> tuple[Codes, Codes, Codes]:
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=25))
 def test_guesses_agree_with_plain_counting(records: list[Record]) -> None:
     stratum, column, value = columns(records)
-    guess = Target.of(value, stratum).guessed(column)
+    guess = GuessTarget.of(value, stratum).guessed(column)
     assert np.isclose(guess.right, plain(records, with_column=True))
     assert np.isclose(guess.without, plain(records, with_column=False))
 
@@ -65,7 +65,7 @@ def random_codes(size: int, values: int, seed: int) -> Codes:
 
 
 def test_columns_that_are_unrelated_tell_nothing_however_many_values_they_have() -> None:
-    target = Target.of(random_codes(5_000, 12, 1), random_codes(5_000, 4, 2))
+    target = GuessTarget.of(random_codes(5_000, 12, 1), random_codes(5_000, 4, 2))
     for seed, values in enumerate((2, 50, 1_000, 5_000, 1_000_000), start=3):
         guess = target.guessed(random_codes(5_000, values, seed))
         assert abs(guess.removed) < 0.02
@@ -77,12 +77,12 @@ def test_a_column_that_is_right_for_most_records_tells_and_one_that_is_seldom_ri
     luck = np.random.default_rng(2).random(5_000)
     for share, tells in ((0.96, True), (0.69, True), (0.30, False)):
         column = np.where(luck < share, area, random_codes(5_000, 12, 3)).astype(np.uint32)
-        assert Target.of(area, np.zeros(5_000, dtype=np.uint32)).guessed(column).telling is tells
+        assert GuessTarget.of(area, np.zeros(5_000, dtype=np.uint32)).guessed(column).telling is tells
 
 
 def test_a_dozen_records_are_too_few_to_say_anything() -> None:
     area = random_codes(12, 3, 1)
-    target = Target.of(area, np.zeros(12, dtype=np.uint32))
+    target = GuessTarget.of(area, np.zeros(12, dtype=np.uint32))
     assert not target.guessed(area).telling
     assert not target.can_be_told
 
@@ -105,7 +105,7 @@ def test_votes_are_those_of_plain_counting_and_their_bound_is_one(seed: int) -> 
     draw = np.random.default_rng(seed)
     homes, values, kinds = int(draw.integers(2, 120)), int(draw.integers(1, 12)), int(draw.integers(1, 90))
     house = np.sort(np.concatenate([np.arange(homes), draw.integers(0, homes, homes), np.zeros(9, dtype=int)]))
-    target = Target.of(random_codes(homes, values, seed), random_codes(homes, 3, seed + 50))
+    target = GuessTarget.of(random_codes(homes, values, seed), random_codes(homes, 3, seed + 50))
     told = draw.random(house.size) < (0.3, 0.9)[seed % 2]
     column = np.where(told, target.codes[house], draw.integers(0, kinds, house.size)).astype(np.uint32)
     found = voted(target, house, column, with_strata=True)
@@ -115,7 +115,7 @@ def test_votes_are_those_of_plain_counting_and_their_bound_is_one(seed: int) -> 
     assert bound.right >= found.right - 1e-9
 
 
-def slowly_voted(target: Target, house: list[int], column: list[int]) -> float:
+def slowly_voted(target: GuessTarget, house: list[int], column: list[int]) -> float:
     """Return how many households are right: each by what the other households of its groups say most often."""
     own, strata = target.codes.tolist(), target.strata.tolist()
     groups: dict[tuple[int, int], set[int]] = {}
@@ -144,7 +144,7 @@ def slowly_voted(target: Target, house: list[int], column: list[int]) -> float:
 
 
 def test_a_million_records_take_less_than_a_second_for_a_column() -> None:
-    target = Target.of(random_codes(1_000_000, 100, 1), random_codes(1_000_000, 300, 2))
+    target = GuessTarget.of(random_codes(1_000_000, 100, 1), random_codes(1_000_000, 300, 2))
     column = random_codes(1_000_000, 5_000, 3)
     began = time.process_time()
     target.guessed(column)
@@ -155,7 +155,7 @@ def test_a_million_records_take_less_than_a_second_for_a_column() -> None:
 def test_a_bound_says_of_every_column_whether_it_tells(noise: float) -> None:
     random = np.random.default_rng(7)
     value, strata = (random.integers(0, most, 3_000).astype(np.uint32) for most in (6, 3))
-    target = Target.of(value, strata)
+    target = GuessTarget.of(value, strata)
     for values in (1, 4, 300):
         told = np.where(random.random(3_000) < noise, random.integers(0, 6, 3_000), value)
         column = (told * values + random.integers(0, values, 3_000)).astype(np.uint32)

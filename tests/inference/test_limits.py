@@ -14,8 +14,8 @@ import pytest
 from stirred.inference import (
     DensityBand,
     DensityRatioBall,
+    OutcomeWeights,
     ProbabilityInterval,
-    Weights,
     binomial,
     components,
     constant_odds_distance,
@@ -362,7 +362,7 @@ def test_t15_three_forms_of_the_posterior_limit() -> None:
     near(posterior_bounds("0.3", 1), 0.1361904714, 0.5381015262)
     law = randomised_response(1, 1)
     for t, end in (("0", 0), ("1", 1)):  # Bayes' rule on one bit attains both ends of the odds form
-        told = exact_posterior({"0": "0.7", "1": "0.3"}, Weights({x: law[x][t] for x in law}, rational=False))
+        told = exact_posterior({"0": "0.7", "1": "0.3"}, OutcomeWeights({x: law[x][t] for x in law}, rational=False))
         assert float(told["1"]) == pytest.approx(posterior_bounds("0.3", 1).doubles[end], abs=1e-15)
     assert posterior_bounds("0.3", 10, 10**6).doubles == posterior_bounds("0.3", 1, "inf").doubles == (0, 1)
     assert posterior_bounds("0.3", 0, 5) == (exact("0.3"), exact("0.3"))
@@ -392,7 +392,7 @@ def test_t17_the_prior_is_the_one_given_the_component() -> None:
     law, prior = randomised_response(1, 1), {0: "1/2", 1: "1/2"}
     long, yes = {0: F(9, 10), 1: F(1, 10)}, {0: F(2, 10), 1: F(7, 10)}
     seen = {a: long[a] * (yes[a] * law["1"]["0"] + (1 - yes[a]) * law["0"]["0"]) for a in long}
-    told = float(exact_posterior(prior, Weights(seen, rational=False))[1])
+    told = float(exact_posterior(prior, OutcomeWeights(seen, rational=False))[1])
     assert told == pytest.approx(0.0662156254, abs=TINY)
     assert told < posterior_bounds("1/2", 1, form="stated").doubles[0] == pytest.approx(0.1839397206, abs=TINY)
     conditional = exact_posterior(prior, long)[1]
@@ -442,7 +442,7 @@ def test_t20_independent_attackers_lose_epsilon_and_any_two_files_twice_that() -
 
 def test_t20_the_density_ratio_form_is_tight() -> None:
     factor = exp(exact("0.8"))
-    prior, posterior = [F(1, 2)] * 2, Weights.of([factor / (1 + factor), 1 / (1 + factor)])
+    prior, posterior = [F(1, 2)] * 2, OutcomeWeights.of([factor / (1 + factor), 1 / (1 + factor)])
     assert density_ratio_distance(posterior, prior) == exact("0.8")
     near(multiplicative_distance(posterior, prior), 0.4779534854)
 
@@ -516,7 +516,7 @@ def test_correction_1_centres_outside_the_support_are_tighter() -> None:
 def test_t24_and_correction_2_the_coupling_distance_of_two_models() -> None:
     laws, models = geometric_counts(10, "0.5"), [binomial(10, share) for share in ("0.3", "0.6")]
     p0, p1 = (
-        Weights(
+        OutcomeWeights(
             {t: sum((w * laws[k][t] for k, w in model.values.items()), F(0)) for t in range(11)},
             rational=False,
         )

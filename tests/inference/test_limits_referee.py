@@ -13,7 +13,7 @@ import pytest
 from stirred.inference import (
     DensityBand,
     DensityRatioBall,
-    Weights,
+    OutcomeWeights,
     coupling_distance,
     density_ratio_distance,
     exact_posterior,
@@ -32,7 +32,7 @@ from stirred.inference import (
 from stirred.inference.figures import count_posterior, gamma_prior
 from stirred.inference.kernel import bits
 from stirred.inference.pufferfish import Pair
-from stirred.inference.weights import Limits
+from stirred.inference.weights import Ends
 from stirred.spec.exact import Exact, exact, ln
 
 F = Fraction
@@ -58,7 +58,7 @@ def mixed(kernel: Mapping[str, Mapping[int, Fraction]], model: Mapping[str, Frac
     return {t: sum((w * kernel[x][t] for x, w in model.items()), F(0)) for t in range(4)}
 
 
-def within(value: Fraction, limits: Limits) -> bool:
+def within(value: Fraction, limits: Ends) -> bool:
     return limits.lower <= value <= limits.upper
 
 
@@ -299,7 +299,7 @@ def test_a_thousand_finite_posteriors_are_inside_the_odds_form_exactly() -> None
 
 def test_weights_that_are_not_rational_lose_no_digit_that_is_shown() -> None:
     flip = 1 / (1 + Exact.parse("exp(1)"))
-    found = Weights.probabilities({"yes": flip, "no": 1 - flip})
+    found = OutcomeWeights.probabilities({"yes": flip, "no": 1 - flip})
     assert abs(found.total - 1) < F(1, 10**58)
     assert abs(float(found["yes"]) - 1 / (1 + math.e)) < 1e-16
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stirred.audit.exhaustive import Verdict, audit
+from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.cli.main import run
 from stirred.mechanisms.census_2020 import FILES, LARGEST, budget_text, parts, totals
 from stirred.mechanisms.tables.phsafe import PHSafe
@@ -71,7 +71,7 @@ def test_the_budget_of_the_dhc_is_what_one_replaced_record_costs(kind: str, unit
     levels = [*Shares.read(read_budget(name)).levels][1:]
     own = TopDown.of(levels=levels, attributes=[f"dhc-small-{kind}"], budget=name, totals=totals, unit=unit)
     result = audit(own)
-    assert result.verdict is Verdict.PASSED
+    assert result.verdict is AuditVerdict.PASSED
     assert result.loss.low == result.budget == exact({"persons": "4.9622", "units": "7.7005"}[kind])
 
 

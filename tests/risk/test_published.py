@@ -9,7 +9,7 @@ import pytest
 
 from stirred.data.synth.census import census
 from stirred.risk.areas import RECORDS, Reconstructed, reconstruct_published
-from stirred.risk.published import Published, of_records
+from stirred.risk.published import PublishedCounts, of_records
 from stirred.risk.reconstruction import fit, reconstruct
 from stirred.risk.table_lists import cells_of, table_list
 from stirred.spec.problems import StirredError
@@ -64,14 +64,14 @@ def people(seed: int) -> pl.DataFrame:
     return pl.DataFrame({"area": area, "sex": (kind // 6).astype(str), "age": (kind % 6).astype(str)})
 
 
-def disturbed(tables: Published, scale: float, *, keep: float = 1.0) -> Published:
+def disturbed(tables: PublishedCounts, scale: float, *, keep: float = 1.0) -> PublishedCounts:
     """The same tables times ``keep``, with rounded noise of Laplace."""
     draw = np.random.default_rng(2)
 
     def noisy(counts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: np.rint(keep * own + draw.laplace(0, scale, own.size)) for name, own in counts.items()}
 
-    return Published(
+    return PublishedCounts(
         name="test", of="persons", tables=tables.tables, areas=tables.areas,
         counts=[noisy(each) for each in tables.counts], weight=dict.fromkeys(tables.tables.tables, 1.0),
     )  # fmt: skip
@@ -83,7 +83,7 @@ def truth() -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def tables(truth: pl.DataFrame) -> Published:
+def tables(truth: pl.DataFrame) -> PublishedCounts:
     return of_records(truth, ["sex x age", "age"], area=["area"], name="test", of="persons", public=False)
 
 
@@ -93,7 +93,7 @@ def above_chance(found: Reconstructed) -> float:
 
 
 def test_pure_noise_is_attacked_no_better_than_by_chance(
-    truth: pl.DataFrame, tables: Published, tmp_path: Path
+    truth: pl.DataFrame, tables: PublishedCounts, tmp_path: Path
 ) -> None:
     noise = disturbed(tables, 5, keep=0.0)
     found = reconstruct_published(noise, folder=tmp_path / "noise", truth=truth, processes=1)
@@ -106,7 +106,7 @@ def test_pure_noise_is_attacked_no_better_than_by_chance(
 
 
 def test_tables_of_records_take_the_exact_path_and_have_no_residual(
-    truth: pl.DataFrame, tables: Published, tmp_path: Path
+    truth: pl.DataFrame, tables: PublishedCounts, tmp_path: Path
 ) -> None:
     found = reconstruct_published(tables, folder=tmp_path / "exact", truth=truth, processes=1)
     assert (found.facts["areas_by_outcome"], found.facts["residual"], found.facts["agreement"]) == (
@@ -121,7 +121,7 @@ def test_tables_of_records_take_the_exact_path_and_have_no_residual(
 
 
 def test_noise_in_one_table_contradicts_the_other_and_residuals_say_so(
-    truth: pl.DataFrame, tables: Published, tmp_path: Path
+    truth: pl.DataFrame, tables: PublishedCounts, tmp_path: Path
 ) -> None:
     found = reconstruct_published(disturbed(tables, 1), folder=tmp_path / "noise", processes=1)
     facts = found.facts

@@ -8,7 +8,7 @@ import pytest
 
 from stirred.data.synth.census import census
 from stirred.risk.bounds import solutions
-from stirred.risk.reconstruction import Block, block_system, largest_difference, reconstruct
+from stirred.risk.reconstruction import BlockSolution, block_system, largest_difference, reconstruct
 from stirred.risk.systems import propagated
 from stirred.risk.table_lists import TableList, cells_of, described, parts, table_list
 
@@ -23,7 +23,7 @@ def cells(persons: list[tuple[int, int, int, int]]) -> np.ndarray:
     return cells_of(frame, where="test")
 
 
-def attacked(persons: list[tuple[int, int, int, int]]) -> Block:
+def attacked(persons: list[tuple[int, int, int, int]]) -> BlockSolution:
     return reconstruct(SF.counts(cells(persons)), SF)
 
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.synth.census import census
-from stirred.risk.attackers import PERSON, Asked, attackers_file, given_attacker
-from stirred.risk.reidentification import ONE_SOLUTION, VULNERABLE, Stratum, reidentify
+from stirred.risk.attackers import PERSON, AttackerColumns, attackers_file, given_attacker
+from stirred.risk.reidentification import ONE_SOLUTION, VULNERABLE, LinkSums, reidentify
 from stirred.spec.problems import StirredError
 from tests.depth import examples
 
-ASKED = Asked(learn=("race",))
-TRACT = Asked(within=("tract",))
+ASKED = AttackerColumns(learn=("race",))
+TRACT = AttackerColumns(within=("tract",))
 
 
 def people(*rows: tuple[int, int, int, int]) -> pl.DataFrame:
@@ -143,7 +143,7 @@ def shuffled(town: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
     return town.with_columns(town["block"][rows]).with_row_index("row")
 
 
-def excesses(found: Stratum) -> tuple[float, float]:
+def excesses(found: LinkSums) -> tuple[float, float]:
     """Return how many more matches are right than by guessing, and than with the person replaced, over a root.
 
     On noise 40 seeds had means up to 0.45 roots of the putative matches (some records return to their block by chance)
@@ -194,7 +194,7 @@ def test_an_attackers_file_has_the_declared_shares(town: pl.DataFrame) -> None:
 
 
 def test_a_real_file_is_the_simulated_one_by_its_ids(town: pl.DataFrame) -> None:
-    asked, ids = Asked(), pl.DataFrame({"pid": [f"p{n}" for n in range(town.height)]})
+    asked, ids = AttackerColumns(), pl.DataFrame({"pid": [f"p{n}" for n in range(town.height)]})
     simulated = attackers_file(town, coverage=0.3)
     real = simulated.with_columns(pl.col(name).cast(pl.String) for name in asked.keys)
     real = real.with_columns(pid=ids["pid"][simulated[PERSON].to_list()]).drop(PERSON)

@@ -7,7 +7,7 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.synth.census import census
-from stirred.risk.attackers import Asked, attackers_file
+from stirred.risk.attackers import AttackerColumns, attackers_file
 from stirred.risk.replaced import _somebody_else, origins, paired, replaced_in_tables
 
 
@@ -60,7 +60,7 @@ def test_persons_of_a_household_that_nobody_has_take_nobodys_place() -> None:
 
 def test_somebody_else_is_another_person_of_the_larger_area() -> None:
     truth = pl.DataFrame({"tract": [1, 2, 1, 3, 2, 1] * 20 + [9]})
-    found = _somebody_else(truth, Asked(within=("tract",)), np.random.default_rng(1).random(truth.height))
+    found = _somebody_else(truth, AttackerColumns(within=("tract",)), np.random.default_rng(1).random(truth.height))
     assert (truth["tract"][found] == truth["tract"]).all()
     assert np.flatnonzero(found == np.arange(truth.height)).tolist() == [truth.height - 1]
     assert sorted(found) == [*range(truth.height)]
@@ -70,7 +70,7 @@ def test_with_nobody_at_home_the_replaced_person_changes_nothing(tmp_path: Path)
     """All records moved to other blocks: replacing a person leaves every block as it was."""
     households, persons = census(1_000, seed=2)
     truth = persons.join(households, on="hid", maintain_order="left")
-    asked = Asked(within=("tract",))
+    asked = AttackerColumns(within=("tract",))
     moved = truth.with_columns(block=pl.col("block") + 1_000_000)
     records = pl.DataFrame({"block": [0], "sex": [1], "age_from": [0], "race": [1], "hispanic": [0], "persons": [1]})
     found = replaced_in_tables(

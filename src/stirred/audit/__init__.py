@@ -1,7 +1,7 @@
 """Checks of a promise: exhaustively on small domains, by repeated runs, on a finished bundle from its files."""
 
 from stirred.audit.bundle import BundleAudit, audit_bundle
-from stirred.audit.exhaustive import AuditResult, FiniteMechanism, Verdict, audit
+from stirred.audit.exhaustive import AuditResult, AuditVerdict, FiniteMechanism, audit
 from stirred.audit.memory import Memory, leftover_memory
 from stirred.audit.order import OrderAudit, audit_order
 from stirred.audit.pair import PairAudit, audit_pair
@@ -10,6 +10,7 @@ from stirred.audit.witness import ShiftWitness, Witness
 
 __all__ = [
     "AuditResult",
+    "AuditVerdict",
     "BundleAudit",
     "FiniteMechanism",
     "Memory",
@@ -17,7 +18,6 @@ __all__ = [
     "PairAudit",
     "ShiftWitness",
     "StatisticalAudit",
-    "Verdict",
     "Witness",
     "audit",
     "audit_bundle",

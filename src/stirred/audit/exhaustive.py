@@ -27,7 +27,7 @@ from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw, StagedLaw
 
 
-class Verdict(Enum):
+class AuditVerdict(Enum):
     """What an audit found."""
 
     PASSED = "passed"
@@ -46,7 +46,7 @@ class AuditResult:
     records were tried, and ``untried`` were not, because the mechanism has no law for them.
     """
 
-    verdict: Verdict
+    verdict: AuditVerdict
     loss: Between
     budget: Exact
     parameter: str
@@ -60,7 +60,7 @@ class AuditResult:
     @property
     def passed(self) -> bool:
         """Say whether the promise is certified; 'cannot tell' is not a pass."""
-        return self.verdict is Verdict.PASSED
+        return self.verdict is AuditVerdict.PASSED
 
     @property
     def in_words(self) -> str:
@@ -69,24 +69,24 @@ class AuditResult:
         found = f"{self.parameter} {loss} over {_many(self.pairs, 'pair')} in {_many(self.universes, 'universe')}"
         if self.left_out:
             found += f" ({self.left_out:,} more are infinitely far apart and were not compared)"
-        if self.verdict is Verdict.CANNOT_TELL and not self.pairs:
+        if self.verdict is AuditVerdict.CANNOT_TELL and not self.pairs:
             apart = "the datasets of each universe are infinitely far apart, where nothing is promised"
             why = apart if self.left_out else "there are no two datasets in one universe"
             text = f"Cannot tell: nothing was compared, because {why}"
         elif self.budget.is_infinite:
             text = f"Nothing is promised; {self._unclaimed(found)}"
-        elif self.verdict is Verdict.PASSED:
+        elif self.verdict is AuditVerdict.PASSED:
             text = f"No violation: the loss is {found}, and the promise is {self.budget.shown()}"
-        elif self.verdict is Verdict.FAILED:
+        elif self.verdict is AuditVerdict.FAILED:
             text = f"The promise is broken: the loss is {found}, and the promise is {self.budget.shown()}"
         else:
             low, high = self.loss.low.shown(12), self.loss.high.shown(12)
             text = f"Cannot tell: the loss lies from {low} to {high}, and the promise of {self.budget} between"
         sentences = [text]
         if self.witness is not None:
-            lead = "Witness" if self.verdict is Verdict.FAILED or self.budget.is_infinite else "The tightest pair"
+            lead = "Witness" if self.verdict is AuditVerdict.FAILED or self.budget.is_infinite else "The tightest pair"
             sentences.append(f"{lead}: {self.witness}")
-        if self.untried and self.verdict is not Verdict.FAILED:
+        if self.untried and self.verdict is not AuditVerdict.FAILED:
             sentences.append(
                 f"Whether the order of the records matters was not fully tried: the mechanism has no law for "
                 f"{_many(self.untried, 'other order')} of the same records, and {self.orders:,} were tried"
@@ -160,7 +160,7 @@ def audit(mechanism: Any) -> AuditResult:
     that gives the dataset away is looked for.
     """
     results = [_audit_universe(mechanism, universe) for universe in _universes(mechanism)]
-    order = [Verdict.FAILED, Verdict.CANNOT_TELL, Verdict.PASSED]
+    order = [AuditVerdict.FAILED, AuditVerdict.CANNOT_TELL, AuditVerdict.PASSED]
     first = min(order.index(result.verdict) for result in results)
     worst = [result for result in results if order.index(result.verdict) == first]
     chosen = worst[0]
@@ -170,7 +170,7 @@ def audit(mechanism: Any) -> AuditResult:
     sums = {name: sum(getattr(result, name) for result in results) for name in added}
     chosen = replace(chosen, universes=len(results), **sums)
     if chosen.passed and not chosen.pairs:
-        return replace(chosen, verdict=Verdict.CANNOT_TELL, loss=Between(ZERO, INFINITE))
+        return replace(chosen, verdict=AuditVerdict.CANNOT_TELL, loss=Between(ZERO, INFINITE))
     return chosen
 
 
@@ -222,9 +222,9 @@ def _audit_universe(mechanism: Any, universe: list[Hashable]) -> AuditResult:
     left_out = sum(apart_from(x, y).is_infinite and apart_from(y, x).is_infinite for x, y in pairs)
     # Only what is certified not to exceed the budget passes, and only what is certified to exceed it fails.
     most = premetric.to_distance(budget)
-    failed = Verdict.FAILED if loss.low > most else Verdict.CANNOT_TELL
+    failed = AuditVerdict.FAILED if loss.low > most else AuditVerdict.CANNOT_TELL
     return AuditResult(
-        verdict=Verdict.PASSED if loss.high <= most else failed,
+        verdict=AuditVerdict.PASSED if loss.high <= most else failed,
         loss=Between(_customary(premetric, loss.low), _customary(premetric, loss.high)),
         budget=budget,
         parameter=premetric.parameter,
@@ -242,7 +242,7 @@ def _unclaimed(laws: dict[Hashable, OutputLaw]) -> AuditResult:
     losses = [PURE.distance(laws[x], laws[y]) for x, y in combinations(laws, 2)]
     loss = Between(*(largest([ZERO, *ends]) for ends in ([b.low for b in losses], [b.high for b in losses])))
     return AuditResult(
-        verdict=Verdict.PASSED,
+        verdict=AuditVerdict.PASSED,
         loss=loss,
         budget=INFINITE,
         parameter=PURE.parameter,

@@ -68,7 +68,7 @@ def attack(
     from stirred.cli.reidentified import RESULT, reidentified, shown
     from stirred.cli.risk import subject_of
     from stirred.risk.attacks import PUBLISHED, attacked, has_records, target_of
-    from stirred.risk.published import Published
+    from stirred.risk.published import PublishedCounts
     from stirred.risk.subject import bundle_files, is_bundle
     from stirred.risk.table_lists import LISTS
 
@@ -89,14 +89,14 @@ def attack(
     alone = reidentify == "records" and subject is not None
     target = subject if alone else target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
     assert target is not None
-    attacked_list = PUBLISHED if isinstance(target, Published) else tables or "sf"
+    attacked_list = PUBLISHED if isinstance(target, PublishedCounts) else tables or "sf"
     match = _match(
         subject, true, reidentify, out=out, tables=attacked_list, area=by, known=names(known), learn=names(learn),
         file=attacker, id=names(id), errors={"coverage": coverage, "age_error": age_error,
                                              "address_error": address_error},
     )  # fmt: skip
     # Tables are compared with the records that they are counted from, too.
-    compared = true if truth is not None or isinstance(target, Published) else None
+    compared = true if truth is not None or isinstance(target, PublishedCounts) else None
     found: dict[str, Any] = {}
     with shown_progress(quiet=quiet) as progress:
         if not alone:
@@ -110,7 +110,7 @@ def attack(
         more = {} if again is None else {"reidentification": again}
         emit_json({"file": str(file), "out": str(out), "public": public, **found, **more})
         return
-    of = target.of if isinstance(target, Published) else "persons"
+    of = target.of if isinstance(target, PublishedCounts) else "persons"
     kept = [*(["areas.parquet", "records.parquet"] if found else []), *([] if again is None else [str(RESULT)])]
     rows = _rows(found, of=of, public=public) if found else []
     facts([("file", target.in_words), *rows, ("written", f"{out}: {', '.join(kept)}")])

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from stirred.data.microdata import Microdata
     from stirred.mechanisms.protocol import Mechanism, Progress
     from stirred.release.prepared import Prepared
-    from stirred.risk.attackers import Asked
+    from stirred.risk.attackers import AttackerColumns
     from stirred.risk.faced import Faced
-    from stirred.utility.comparison import Compared
+    from stirred.utility.comparison import MechanismComparison
 
 _OF_AREA = ("area", "records", "share_changed")
 
@@ -127,7 +127,7 @@ def compare(
         emit(f"page  {out}")
 
 
-def _planned(name: str, prepared: Prepared, tables: Sequence[Sequence[str]], source: str) -> Compared:
+def _planned(name: str, prepared: Prepared, tables: Sequence[Sequence[str]], source: str) -> MechanismComparison:
     """Return one plan on the file as it prepares it, with the promise that it makes."""
     from stirred.inference.swap_moments import expected_errors
     from stirred.utility.comparison import compare_mechanisms
@@ -149,11 +149,13 @@ def _check_attack(*, attack: bool, family: bool, others: Mapping[str, Sequence[s
             raise bad_plan("it is about attacks", where=name, remedy="add --attack, or leave it out")
 
 
-def _asked(data: Microdata, area: list[str] | None, known: list[str] | None, learn: list[str] | None) -> Asked:
+def _asked(
+    data: Microdata, area: list[str] | None, known: list[str] | None, learn: list[str] | None
+) -> AttackerColumns:
     """Return what an attacker knows and wants; refuse columns that were named and are not there."""
     from stirred.data.microdata import missing_column
     from stirred.data.problems import DataError
-    from stirred.risk.attackers import Asked
+    from stirred.risk.attackers import AttackerColumns
 
     given = {"area": names(area), "known": names(known), "learn": names(learn)}
     columns = [*data.variables, *data.person_variables]
@@ -165,7 +167,7 @@ def _asked(data: Microdata, area: list[str] | None, known: list[str] | None, lea
     ]
     if problems:
         raise DataError(problems)
-    asked = Asked(**{role: tuple(own) for role, own in given.items() if own})
+    asked = AttackerColumns(**{role: tuple(own) for role, own in given.items() if own})
     if not area and asked.area[0] not in columns:
         raise no_area(asked.area[0])
     return asked
@@ -173,7 +175,7 @@ def _asked(data: Microdata, area: list[str] | None, known: list[str] | None, lea
 
 def _faced(
     prepared: Sequence[Prepared],
-    asked: Asked | None,
+    asked: AttackerColumns | None,
     tables: Sequence[Sequence[str]],
     *,
     beside: Path | None,
@@ -226,7 +228,7 @@ def _relatives(data: Microdata, mechanism: Mechanism, *, equal: str) -> Sequence
     return adviser.relatives(data, mechanism, equal=equal)
 
 
-def _facts(each: Compared) -> dict[str, Any]:
+def _facts(each: MechanismComparison) -> dict[str, Any]:
     from stirred.spec.document import to_document
 
     smallest = each.smallest_area

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stirred.release.ledger.entry import Event
     from stirred.release.ledger.policy import Policy, PolicyChange
     from stirred.release.ledger.recover import Recovered
-    from stirred.release.ledger.total import Aside, Part
+    from stirred.release.ledger.total import Aside, SummedEntries
     from stirred.release.ledger.verify import Verification
 
 
@@ -182,7 +182,7 @@ def show_total(ledger: Ledger, found: Total, *, as_json: bool) -> None:
     paragraph("The ledger knows only the releases that are recorded in it.")
 
 
-def _show_part(part: Part, *, bound: str) -> None:
+def _show_part(part: SummedEntries, *, bound: str) -> None:
     _five(part.specification, bound=bound)
     facts([("entry" if len(part.entries) == 1 else "entries", numbers(part.entries))], indent=2)
     if part.specification.assumptions:

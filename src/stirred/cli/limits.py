@@ -13,7 +13,7 @@ from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading
 
 if TYPE_CHECKING:
     from stirred.inference.learned import Learned
-    from stirred.inference.weights import Limits
+    from stirred.inference.weights import Ends
 
 app = typer.Typer(help="What anyone can learn: limits of tests and of posteriors.", no_args_is_help=True)
 
@@ -297,12 +297,12 @@ def _cell(value: Any) -> str:
     return f'"{text}"' if "," in text else text
 
 
-def _ends(limits: Limits) -> dict[str, Any]:
+def _ends(limits: Ends) -> dict[str, Any]:
     """Return both ends, rounded outwards, and beside them the exact expressions."""
     return {"lower": limits.doubles[0], "lower_exact": str(limits.lower), **exactly(upper=limits.upper)}
 
 
-def _percent(limits: Limits) -> tuple[str, str]:
+def _percent(limits: Ends) -> tuple[str, str]:
     """Return both ends in percent, rounded outwards."""
     from stirred.spec.number_text import rounded_up
 

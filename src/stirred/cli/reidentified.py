@@ -12,7 +12,7 @@ from stirred.cli.option_words import bad_plan
 if TYPE_CHECKING:
     import polars as pl
 
-    from stirred.risk.attackers import Asked
+    from stirred.risk.attackers import AttackerColumns
     from stirred.risk.subject import Subject
 
 RESULT = Path("internal") / "reidentification.json"
@@ -24,7 +24,7 @@ class Match:
 
     subject: Subject
     true: Subject
-    asked: Asked
+    asked: AttackerColumns
     file: pl.DataFrame
     facts: dict[str, Any]
 
@@ -36,7 +36,7 @@ def prepared(
     """Return what is to be matched; refuse options that do not fit together, and columns that are not there."""
     from stirred.data.columns import select
     from stirred.data.frames import read_given
-    from stirred.risk.attackers import Asked, attackers_file, given_attacker, unknown_values
+    from stirred.risk.attackers import AttackerColumns, attackers_file, given_attacker, unknown_values
 
     made = {*errors.items()} != {("coverage", 1.0), ("age_error", 0.0), ("address_error", 0.0)}
     if matched_to is None:
@@ -65,8 +65,9 @@ def prepared(
             raise bad_plan(what, where=where, remedy=remedy)
     truth = true.persons
     larger = tuple(name for name in ("tract",) if name in truth.columns and name not in area)
-    asked = Asked(area=tuple(area), known=tuple(known) or Asked().known, learn=tuple(learn) or Asked().learn,
-                  within=larger)  # fmt: skip
+    usual = AttackerColumns()
+    known_columns, learned = tuple(known) or usual.known, tuple(learn) or usual.learn
+    asked = AttackerColumns(area=tuple(area), known=known_columns, learn=learned, within=larger)
     _check_said(true.name, truth.columns, asked, known=known, learn=learn)
     _check_columns({true.name: truth}, (*asked.keys, *asked.learn))
     _check_columns({subject.name: subject.persons}, (*asked.keys, *asked.learn), truth.schema)
@@ -85,7 +86,9 @@ def prepared(
     return Match(subject=subject, true=true, asked=asked, file=whole, facts=said)
 
 
-def _check_said(name: str, columns: Sequence[str], asked: Asked, *, known: Sequence[str], learn: Sequence[str]) -> None:
+def _check_said(
+    name: str, columns: Sequence[str], asked: AttackerColumns, *, known: Sequence[str], learn: Sequence[str]
+) -> None:
     """Refuse a file in codes of its own that does not say what is known of a person, or what is to be learned."""
     from stirred.data.problems import PlanError, listed
     from stirred.spec.problems import Problem

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from stirred.data.exposed import ExactTable
     from stirred.data.uniqueness import Diversity, Uniqueness
-    from stirred.risk.bounds import Bounds, Revealed
+    from stirred.risk.bounds import CellRanges, Revealed
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.subject import Subject
     from stirred.risk.told import Told
@@ -298,7 +298,7 @@ def _told_rows(found: list[Told]) -> list[tuple[str, str]]:
     return [*(("told", each.in_words) for each in telling[:5]), *more]
 
 
-def _bounds(subject: Subject, margins: list[str]) -> tuple[Bounds, int | None] | None:
+def _bounds(subject: Subject, margins: list[str]) -> tuple[CellRanges, int | None] | None:
     """Return the bounds that margins leave for the cells of their joint table, and how many tables these are."""
     from stirred.risk.bounds import bounds, joint_system, solutions
     from stirred.risk.subject import margins_of
@@ -312,7 +312,7 @@ def _bounds(subject: Subject, margins: list[str]) -> tuple[Bounds, int | None] |
     return found, solutions(joint_system(tables)[0], most=10_000) if few else None
 
 
-def _bounds_out(found: tuple[Bounds, int | None]) -> dict[str, Any]:
+def _bounds_out(found: tuple[CellRanges, int | None]) -> dict[str, Any]:
     cells, tables = found
     return {
         "cells": cells.cells.height, "determined": cells.determined, "certain_records": cells.certain,
@@ -320,7 +320,7 @@ def _bounds_out(found: tuple[Bounds, int | None]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _bounds_rows(found: tuple[Bounds, int | None] | None) -> list[tuple[str, str]]:
+def _bounds_rows(found: tuple[CellRanges, int | None] | None) -> list[tuple[str, str]]:
     if found is None:
         return []
     cells, tables = found

@@ -15,7 +15,7 @@ from stirred.cli.spec_given import counted, factors, invariant, output_premetric
 
 if TYPE_CHECKING:
     from stirred.spec import Derivation
-    from stirred.spec.catalogue import Entry
+    from stirred.spec.catalogue import CatalogueEntry
     from stirred.spec.price import Price
     from stirred.spec.problems import SpecificationError
 
@@ -86,7 +86,7 @@ def show(name: Name, budget: Budget = None, json: Json = False) -> None:
     _show(entry)
 
 
-def _show(entry: Entry) -> None:
+def _show(entry: CatalogueEntry) -> None:
     from stirred.spec.explain import explain
 
     specification = entry.specification
@@ -216,7 +216,7 @@ def compare(
         bullets([f"{name}: {each}" for name, found in prices.items() for each in found])
 
 
-def _prices(entry: Entry, count: list[str] | None, beta: str) -> tuple[Price, ...]:
+def _prices(entry: CatalogueEntry, count: list[str] | None, beta: str) -> tuple[Price, ...]:
     """Return the prices of the invariants, with those of the stated numbers of values that concern them."""
     from stirred.spec.price import axes, price
 
@@ -346,7 +346,7 @@ def convert(
 
 def derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bool) -> None:
     """Show a derived specification with its steps, and write it where that is asked for."""
-    from stirred.spec.catalogue import Entry
+    from stirred.spec.catalogue import CatalogueEntry
     from stirred.spec.document import to_document, to_json
 
     if out is not None:
@@ -357,7 +357,7 @@ def derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bo
         emit_json({"specification": to_document(derivation.specification), "steps": steps})
         return
     _show(
-        Entry(
+        CatalogueEntry(
             name=title, title=title, source="", notes=(), specification=derivation.specification, steps=derivation.steps
         )
     )

@@ -10,10 +10,10 @@ from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading
 from stirred.cli.spec_given import write_new
 
 if TYPE_CHECKING:
-    from stirred.spec.catalogue import Entry
+    from stirred.spec.catalogue import CatalogueEntry
 
 
-def entry_facts(entry: Entry) -> dict[str, Any]:
+def entry_facts(entry: CatalogueEntry) -> dict[str, Any]:
     """Return an entry of the catalogue for JSON; a definition with its toys."""
     from stirred.spec.catalogue import atlas
 
@@ -26,7 +26,7 @@ def entry_facts(entry: Entry) -> dict[str, Any]:
                              **exactly(budget=budget, broken=toy.broken_loss)}}  # fmt: skip
 
 
-def toy_rows(entry: Entry) -> list[tuple[str, str]]:
+def toy_rows(entry: CatalogueEntry) -> list[tuple[str, str]]:
     """Return the toys of a definition as a row to print."""
     from stirred.spec.catalogue import atlas
 
@@ -45,7 +45,7 @@ def list_absent(*, json: bool) -> None:
         emit(wrapped(reason, first="    ", rest="    "))
 
 
-def on_the_map(first: Entry, second: Entry) -> list[str]:
+def on_the_map(first: CatalogueEntry, second: CatalogueEntry) -> list[str]:
     """Return the arrows that lead from one definition to the other, in whichever direction; none for a release."""
     from stirred.spec.catalogue import atlas
 

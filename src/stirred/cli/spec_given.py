@@ -9,11 +9,11 @@ from stirred.cli.option_words import told_by_options, wrong
 
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
-    from stirred.spec.catalogue import Entry
+    from stirred.spec.catalogue import CatalogueEntry
     from stirred.spec.price import Price
 
 
-def read(name: str, *, budget: str | None = None) -> Entry:
+def read(name: str, *, budget: str | None = None) -> CatalogueEntry:
     """Return a catalogue entry, or a file as one; a letter gets the value of ``--budget``."""
     from dataclasses import replace
 
@@ -41,7 +41,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
                 f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
             ) from None
         specification = (from_toml if path.suffix == ".toml" else from_json)(text, source=name)
-        entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
+        entry = catalogue.CatalogueEntry(name=name, title=path.stem, source="", notes=(), specification=specification)
         entry = replace(entry, specification=identified(folder, specification))
     else:
         entry = catalogue.load(name)
@@ -57,7 +57,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     return entry
 
 
-def read_two(first: str, second: str, *, budget: str | None) -> tuple[Entry, Entry]:
+def read_two(first: str, second: str, *, budget: str | None) -> tuple[CatalogueEntry, CatalogueEntry]:
     """Return two specifications; ``--budget`` gives the value of each budget that is a letter."""
     a, b = read(first), read(second)
     if budget is None:

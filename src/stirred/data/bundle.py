@@ -54,7 +54,7 @@ class _Data(_Kept):
     post_imputation: bool | None = None
 
 
-class _Table(_Kept):
+class _ManifestTable(_Kept):
     variables: list[str]
     level: str | None = None
 
@@ -68,7 +68,7 @@ class _Plan(_Kept):
     data: _Data = _Data()
     prepare: list[dict[str, Any]] = []
     mechanism: dict[str, Any] = {}
-    tables: list[_Table] = []
+    tables: list[_ManifestTable] = []
     release: _Release = _Release()
 
 

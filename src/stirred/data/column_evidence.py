@@ -20,7 +20,7 @@ import polars as pl
 
 from stirred.data.codes import Coded, Codes, differing, encode
 from stirred.data.columns import Columns
-from stirred.data.guessing import Guess, Target, hashed, numbered, spread, voted
+from stirred.data.guessing import Guess, GuessTarget, hashed, numbered, spread, voted
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 
@@ -145,7 +145,7 @@ class SearchedFile:
         # Swap values are known as codes: the file need not be read for them again.
         known = pl.DataFrame() if at is None else self.coded.decoded(self.coded.codes[at])
         codes = {n: _codes(known[n], None) if n in known else _codes(self.homes[n], at) for n in self.swap}
-        targets = {name: Target.of(own, strata) for name, own in codes.items()}
+        targets = {name: GuessTarget.of(own, strata) for name, own in codes.items()}
         targets = {name: target for name, target in targets.items() if target.values > 1}
         height = self.columns.height if rows is None else rows.size
         return RowSample(self, rows, at, own, height, targets)
@@ -173,7 +173,7 @@ class RowSample:
     homes: _Array | None
     own: _Array | None
     height: int
-    targets: dict[str, Target]
+    targets: dict[str, GuessTarget]
     known: dict[str, Codes] = field(default_factory=dict)
     classes: dict[str, Codes] = field(default_factory=dict)
 
@@ -253,7 +253,7 @@ class RowSample:
             groups[inside] = np.cumsum(place % few == 0) - 1
             yield groups
 
-    def _evidence(self, target: Target, codes: Codes, *, group: _Array, alone: bool = False) -> Evidence:
+    def _evidence(self, target: GuessTarget, codes: Codes, *, group: _Array, alone: bool = False) -> Evidence:
         if self.own is None:
             guess = target.guessed_from(codes) if alone else target.guessed(codes)
             found = shown(group, target.codes, target.largest[target.strata], records=self.height)

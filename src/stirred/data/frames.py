@@ -18,7 +18,7 @@ from stirred.data.codebook import shown
 from stirred.data.csv_text import check_header, csv_header, read_csv
 from stirred.data.databases import read_database
 from stirred.data.labelled import Labelled, read_labelled
-from stirred.data.parts import Part, parts_of, scan_parts
+from stirred.data.parts import FilePart, parts_of, scan_parts
 from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import (
@@ -228,7 +228,7 @@ def _no_records(place: Source) -> DataError:
 # --- folders of parts -----------------------------------------------------------------------------------
 
 
-def parquet_parts(source: Path | str) -> list[Part]:
+def parquet_parts(source: Path | str) -> list[FilePart]:
     """Return the Parquet files of a table in the order in which they are read; none of a table of another kind."""
     place = Source.of(source).checked()
     parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
@@ -240,7 +240,7 @@ def is_text(place: Source) -> bool:
     return place.kind in CSV or (place.kind == "folder" and _are_csv(parts_of(place)))
 
 
-def _are_csv(parts: Sequence[Part]) -> bool:
+def _are_csv(parts: Sequence[FilePart]) -> bool:
     return Source(parts[0].path).kind in CSV
 
 
@@ -285,7 +285,7 @@ def _read_csv_parts(parts: Sequence[Path], separator: str | None) -> pl.DataFram
 # --- Parquet and Arrow ----------------------------------------------------------------------------------
 
 
-def _scan_parquet(place: Source, parts: list[Part]) -> pl.LazyFrame:
+def _scan_parquet(place: Source, parts: list[FilePart]) -> pl.LazyFrame:
     """Return the table of some files; refuse parts whose columns are not those of the first part."""
     problems: list[Problem] = []
     first: dict[str, pl.DataType] = {}

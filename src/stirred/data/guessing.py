@@ -89,7 +89,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class GuessTarget:
     """A value that is to be guessed: its codes, the strata that everybody knows, and the guess from these alone."""
 
     codes: Codes
@@ -101,7 +101,7 @@ class Target:
     cells: list[_Array] = field(default_factory=list)  # of strata and values, with their counts; once asked for
 
     @classmethod
-    def of(cls, codes: Codes, strata: Codes) -> Target:
+    def of(cls, codes: Codes, strata: Codes) -> GuessTarget:
         """Return a target with the best guess in each stratum."""
         values = int(codes.max(initial=0)) + 1
         groups = groups_of(strata.astype(np.int64), codes, values)
@@ -284,7 +284,7 @@ def numbered(keys: _Array) -> _Array:
 _BEFORE: Final = 2
 
 
-def voted(target: Target, house: _Array, column: Codes, *, with_strata: bool, exact: bool = True) -> Guess:
+def voted(target: GuessTarget, house: _Array, column: Codes, *, with_strata: bool, exact: bool = True) -> Guess:
     """Return how often households are guessed right from a column of persons; ``house`` is that of each person.
 
     A value of the column says what is most frequent among the *other* households that have it. Its weight is the
@@ -336,7 +336,7 @@ class _Ballots:
     start: _Array
 
     @classmethod
-    def of(cls, group: _Array, house: _Array, target: Target) -> _Ballots:
+    def of(cls, group: _Array, house: _Array, target: GuessTarget) -> _Ballots:
         values, homes = target.values, target.codes.size
         if (int(group.max(initial=0)) + 1) * values * homes >= 1 << 62:
             group = numbered(group)
@@ -357,7 +357,7 @@ class _Ballots:
             start=start,
         )
 
-    def at_most(self, target: Target) -> float:
+    def at_most(self, target: GuessTarget) -> float:
         """Return how many households are right at most: those of the most frequent value of one of their groups.
 
         Others say another value than theirs, or nothing, and are guessed from their stratum at best.

@@ -21,7 +21,7 @@ _MISSING: Final = ("__HIVE_DEFAULT_PARTITION__", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A file, and what the names of its folders say about all its records: texts, or a missing value."""
 
     path: Path
@@ -40,10 +40,10 @@ def is_read(name: str, *, folder: bool) -> bool:
     return not name.startswith(".") and (value or not name.startswith("_")) and (value or not folder)
 
 
-def parts_of(place: Source) -> list[Part]:
+def parts_of(place: Source) -> list[FilePart]:
     """Return the Parquet or the CSV files of a folder in the order of their paths, or the one file."""
     if place.kind != "folder":
-        return [Part(place.path)]
+        return [FilePart(place.path)]
     files = sorted(_below(place.path, ()), key=lambda part: part.path)
     parquet, text = ([part for part in files if Source(part.path).kind in kind] for kind in (PARQUET, _PARTS_OF_TEXT))
     for part in (*parquet, *text):
@@ -65,7 +65,7 @@ def parts_of(place: Source) -> list[Part]:
     return parquet or text
 
 
-def scan_parts(parts: Sequence[Part]) -> pl.LazyFrame:
+def scan_parts(parts: Sequence[FilePart]) -> pl.LazyFrame:
     """Return the table of Parquet files that have the same columns; what folders say are further columns, of text."""
     paths = [str(part.path) for part in parts]
     names = [name for name, _ in parts[0].values]
@@ -78,7 +78,7 @@ def scan_parts(parts: Sequence[Part]) -> pl.LazyFrame:
     return scan.with_columns(of_file).drop(_FILE)
 
 
-def _below(folder: Path, values: tuple[tuple[str, str | None], ...]) -> Iterator[Part]:
+def _below(folder: Path, values: tuple[tuple[str, str | None], ...]) -> Iterator[FilePart]:
     for path in (inside := [*folder.iterdir()]):
         is_folder = path.is_dir()
         if not is_read(path.name, folder=is_folder):
@@ -88,7 +88,7 @@ def _below(folder: Path, values: tuple[tuple[str, str | None], ...]) -> Iterator
                 raise bad_file(what, where=str(path), remedy="move it elsewhere, or call it such as state=01")
             continue
         if not is_folder:
-            yield Part(path, values)
+            yield FilePart(path, values)
             continue
         name, value = map(unquote, path.name.split("=", 1))
         if name in dict(values):
@@ -97,7 +97,7 @@ def _below(folder: Path, values: tuple[tuple[str, str | None], ...]) -> Iterator
         yield from _below(path, (*values, (name, None if value in _MISSING else value)))
 
 
-def _check_levels(place: Source, parts: Sequence[Part]) -> None:
+def _check_levels(place: Source, parts: Sequence[FilePart]) -> None:
     first = [name for name, _ in parts[0].values]
     for part in parts:
         if (own := [name for name, _ in part.values]) != first:

@@ -11,16 +11,16 @@ import polars as pl
 
 from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.frames import parquet_parts
-from stirred.data.parts import Part, scan_parts
+from stirred.data.parts import FilePart, scan_parts
 
 Schema = Mapping[str, pl.DataType]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class RowRange:
     """So many rows of a file, after the first ``skip``; in the table ``first`` rows come before."""
 
-    part: Part
+    part: FilePart
     skip: int
     rows: int
     first: int
@@ -46,13 +46,13 @@ def _as_type(column: pl.Series, kind: pl.DataType) -> pl.Series:
     return column.cast(kind, strict=False)  # not-a-number beside whole numbers is a missing integer
 
 
-def pieces_of(files: Sequence[Path], *, most: int) -> Iterator[Piece]:
+def pieces_of(files: Sequence[Path], *, most: int) -> Iterator[RowRange]:
     """Yield the pieces of a table, files or folders, in the order of its rows, each of at most so many of one file."""
     first = 0
     for part in (part for path in files for part in parquet_parts(path)):
         rows = int(scan_parts([part]).select(pl.len()).collect().item())
         for skip in range(0, rows, most):
-            yield Piece(part=part, skip=skip, rows=min(most, rows - skip), first=first + skip)
+            yield RowRange(part=part, skip=skip, rows=min(most, rows - skip), first=first + skip)
         first += rows
 
 

@@ -59,7 +59,7 @@ def validate(
     if persons is None and codebook.is_flat(households.collect_schema().names()):
         given, sources = {"persons": households}, {"persons": household_source}
     files = {
-        file: _Table(with_missing(frame, codebook.missing_texts(file)), sources[file])
+        file: _CheckedFile(with_missing(frame, codebook.missing_texts(file)), sources[file])
         for file, frame in given.items()
         if frame is not None
     }
@@ -70,7 +70,7 @@ def validate(
 
 
 @dataclass(slots=True)
-class _Table:
+class _CheckedFile:
     """A file as the checks see it: its columns one at a time, and what is distinct in each."""
 
     frame: Frame
@@ -109,7 +109,7 @@ class _Table:
 # --- columns and links ----------------------------------------------------------------------------------
 
 
-def _link_problems(files: Mapping[File, _Table], codebook: Codebook) -> Iterator[Problem]:
+def _link_problems(files: Mapping[File, _CheckedFile], codebook: Codebook) -> Iterator[Problem]:
     hid, everywhere = codebook.hid, {name for table in files.values() for name in table.columns}
     if len(files) == 2 and hid is None:
         yield Problem(
@@ -136,7 +136,7 @@ def _link_problems(files: Mapping[File, _Table], codebook: Codebook) -> Iterator
         )
 
 
-def _file_problems(table: _Table, file: File, codebook: Codebook) -> Iterator[Problem]:
+def _file_problems(table: _CheckedFile, file: File, codebook: Codebook) -> Iterator[Problem]:
     declared = codebook.of(file)
     links = {codebook.hid, *codebook.id}
     # Persons may repeat what their household has.
@@ -153,7 +153,9 @@ def _file_problems(table: _Table, file: File, codebook: Codebook) -> Iterator[Pr
             yield from _zero_problems(table, zero, known)
 
 
-def _column_problems(table: _Table, declared: Mapping[str, Variable], *, known: set[str | None]) -> Iterator[Problem]:
+def _column_problems(
+    table: _CheckedFile, declared: Mapping[str, Variable], *, known: set[str | None]
+) -> Iterator[Problem]:
     extra = [name for name in table.columns if name not in known]
     absent = [name for name in declared if name not in table.columns]
     if extra:
@@ -192,7 +194,7 @@ def _likely(names: Sequence[str], others: Sequence[str]) -> str:
 # --- one column -----------------------------------------------------------------------------------------
 
 
-def _variable_problems(table: _Table, variable: Variable, codebook: Codebook) -> Iterator[Problem]:
+def _variable_problems(table: _CheckedFile, variable: Variable, codebook: Codebook) -> Iterator[Problem]:
     name, dtype = variable.name, table.columns[variable.name]
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
         what = f"its values are {_kind(dtype)}, not single values"
@@ -215,7 +217,7 @@ def _variable_problems(table: _Table, variable: Variable, codebook: Codebook) ->
         yield from _told(table, name, wrong, "is neither true nor false", "are neither true nor false", remedy)
 
 
-def _missing_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[Problem]:
+def _missing_problems(table: _CheckedFile, name: str, dtype: pl.DataType) -> Iterator[Problem]:
     missing = pl.col(name).is_null()
     if dtype.is_float():
         missing |= pl.col(name).is_nan()
@@ -224,7 +226,7 @@ def _missing_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[
         yield table.problem(name, what, "fill them in, or declare missing = true in the codebook")
 
 
-def _inexact_problems(table: _Table, name: str) -> Iterator[Problem]:
+def _inexact_problems(table: _CheckedFile, name: str) -> Iterator[Problem]:
     """Yield the problem of whole numbers so large that the file may hold another one than was meant."""
     large = (pl.col(name).abs() >= _INEXACT) & pl.col(name).is_finite()
     if table.any(large):
@@ -232,7 +234,7 @@ def _inexact_problems(table: _Table, name: str) -> Iterator[Problem]:
         yield table.problem(name, what, "store the column as text or as whole numbers")
 
 
-def _code_problems(table: _Table, variable: Variable, leaves: frozenset[str]) -> Iterator[Problem]:
+def _code_problems(table: _CheckedFile, variable: Variable, leaves: frozenset[str]) -> Iterator[Problem]:
     allowed = _as_stored([*variable.codes, *leaves], table.columns[variable.name])
     wrong = _bad(table, variable.name, lambda text: ~text.is_in(allowed))
     if not len(wrong):
@@ -248,7 +250,7 @@ def _code_problems(table: _Table, variable: Variable, leaves: frozenset[str]) ->
     yield table.problem(variable.name, what, remedy, public=f"{number(len(wrong), 'code')} {rest}")
 
 
-def _integer_problems(table: _Table, variable: Variable, dtype: pl.DataType) -> Iterator[Problem]:
+def _integer_problems(table: _CheckedFile, variable: Variable, dtype: pl.DataType) -> Iterator[Problem]:
     name = variable.name
     if dtype.is_integer():
         values = table.column(name)
@@ -297,7 +299,7 @@ def _whole(text: pl.Series) -> pl.Series:
     return text.set(~text.str.contains(_WHOLE), None).str.strip_prefix("+").cast(pl.Int128)
 
 
-def _date_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[Problem]:
+def _date_problems(table: _CheckedFile, name: str, dtype: pl.DataType) -> Iterator[Problem]:
     if dtype in (pl.Date, pl.Datetime):
         return
 
@@ -308,7 +310,7 @@ def _date_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[Pro
     yield from _told(table, name, wrong, "is not a date", "are not dates", "write dates as 2020-12-31")
 
 
-def _told(table: _Table, name: str, wrong: pl.Series, one: str, many: str, remedy: str) -> Iterator[Problem]:
+def _told(table: _CheckedFile, name: str, wrong: pl.Series, one: str, many: str, remedy: str) -> Iterator[Problem]:
     """Yield the problem of wrong values, if there are any."""
     if len(wrong):
         rows = table.rows(_one_of(name, wrong))
@@ -316,7 +318,7 @@ def _told(table: _Table, name: str, wrong: pl.Series, one: str, many: str, remed
         yield table.problem(name, f"{_shown(wrong)} {rest}", remedy, public=f"{number(len(wrong), 'value')} {rest}")
 
 
-def _bad(table: _Table, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> pl.Series:
+def _bad(table: _CheckedFile, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """Return the distinct values whose text is bad, in order."""
     values = table.values(name)
     if not len(values):
@@ -362,7 +364,7 @@ def _kind(dtype: pl.DataType) -> str:
 # --- several columns ------------------------------------------------------------------------------------
 
 
-def _nesting_problems(table: _Table, hierarchy: Hierarchy) -> Iterator[Problem]:
+def _nesting_problems(table: _CheckedFile, hierarchy: Hierarchy) -> Iterator[Problem]:
     """Yield, for each level, the values that lie in more than one value of the next."""
     levels = list(hierarchy.levels)
     if any(table.columns[level].is_nested() for level in levels):
@@ -392,7 +394,9 @@ def _broken(frame: pl.LazyFrame, fine: str, coarse: str) -> pl.DataFrame:
     return sort_naturally(parents.filter(pl.col("count") > 1).collect(), ["fine"])
 
 
-def _nesting_problem(table: _Table, hierarchy: Hierarchy, fine: str, coarse: str, broken: pl.DataFrame) -> Problem:
+def _nesting_problem(
+    table: _CheckedFile, hierarchy: Hierarchy, fine: str, coarse: str, broken: pl.DataFrame
+) -> Problem:
     examples = []
     for value, count, (one, other) in broken.head(3).iter_rows():
         places = " and ".join(
@@ -410,7 +414,7 @@ def _nesting_problem(table: _Table, hierarchy: Hierarchy, fine: str, coarse: str
     )
 
 
-def _zero_problems(table: _Table, zero: StructuralZero, known: Mapping[str, Variable]) -> Iterator[Problem]:
+def _zero_problems(table: _CheckedFile, zero: StructuralZero, known: Mapping[str, Variable]) -> Iterator[Problem]:
     found = pl.lit(True)
     for name, wanted in zero.when.items():
         if table.columns[name].is_nested():

@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from stirred.engines.protocol import Cluster, EngineError, bad_engine
+from stirred.engines.protocol import ClusterEngine, EngineError, bad_engine
 
 Messages = list[tuple[int, bytes]]
 Codes = npt.NDArray[np.unsignedinteger]
@@ -24,7 +24,7 @@ CodesKernel = Callable[[Sequence[Rows]], Rows]
 
 
 def exchange_codes(
-    cluster: Cluster,
+    cluster: ClusterEngine,
     columns: Mapping[str, Codes],
     *,
     part_of: npt.NDArray[np.int64],

@@ -97,7 +97,7 @@ class Engine(Protocol):
         ...
 
 
-class Cluster(Engine, Protocol):
+class ClusterEngine(Engine, Protocol):
     """An engine with machines of its own, which read files for themselves and send each other records."""
 
     @property

@@ -1,7 +1,7 @@
 """What anyone can learn from a release: limits of tests and of posteriors, and correcting published tables."""
 
 from stirred.inference.credal import DensityRatioBall, ProbabilityInterval
-from stirred.inference.density import Bounds, DensityBand, density_bounds, rr_bounds, sum_bounds
+from stirred.inference.density import DensityBand, DensityBounds, density_bounds, rr_bounds, sum_bounds
 from stirred.inference.distances import (
     constant_odds_distance,
     density_ratio_distance,
@@ -31,20 +31,20 @@ from stirred.inference.testing import (
     total_variation_bound,
     zcdp_power_bound,
 )
-from stirred.inference.weights import Limits, Weights
+from stirred.inference.weights import Ends, OutcomeWeights
 
 __all__ = [
-    "Bounds",
     "DensityBand",
+    "DensityBounds",
     "DensityRatioBall",
+    "Ends",
     "Learned",
-    "Limits",
     "Loss",
+    "OutcomeWeights",
     "Pair",
     "ProbabilityInterval",
     "PufferfishLoss",
     "UnsupportedFlavor",
-    "Weights",
     "binomial",
     "components",
     "constant_odds_distance",

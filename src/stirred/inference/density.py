@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from stirred.inference.geometry import Distance, exponent, length
 from stirred.inference.posterior import WIDER
-from stirred.inference.weights import Limits
+from stirred.inference.weights import Ends
 from stirred.spec.exact import Exact, exp, ln
 from stirred.spec.given_numbers import Number, fraction, loss, probability
 from stirred.spec.problems import wrong
@@ -19,7 +19,7 @@ _METHODS: Final = ("lipschitz", "envelope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class DensityBounds:
     """Both ends at one output; ``vacuous`` where the loss limits nothing, and the ends are 0 and infinity."""
 
     lower: float
@@ -67,7 +67,7 @@ class DensityBand:
         far = {apart: exponent(rate, "inf" if math.isinf(apart) else Fraction(apart)) for _, apart in reach}
         self.centres = [(x, float(far[apart])) for x, apart in reach if not far[apart].is_infinite]
 
-    def at(self, t: Any, *, method: str = "lipschitz") -> Bounds:
+    def at(self, t: Any, *, method: str = "lipschitz") -> DensityBounds:
         """Return the bounds at an output; ``envelope`` uses that the whole mechanism is known, and is never wider."""
         if method not in _METHODS:
             raise wrong(f"there is no method {method!r}", where="method", remedy=f"write {' or '.join(_METHODS)}")
@@ -75,13 +75,13 @@ class DensityBand:
             values = [float(self.density(x, t)) for x in self.support]
             return self._bounds(min(values), max(values))
         if not self.centres:
-            return Bounds(lower=0.0, upper=math.inf, vacuous=True)
+            return DensityBounds(lower=0.0, upper=math.inf, vacuous=True)
         found = [(float(self.density(x, t)), far) for x, far in self.centres]
         lower = max(p * math.exp(-far) for p, far in found)
         return self._bounds(lower, min(p * math.exp(far) if far < 700 else math.inf for p, far in found))
 
-    def _bounds(self, lower: float, upper: float) -> Bounds:
-        return Bounds(lower=self.mass * lower * (1 - WIDER), upper=self.mass * upper * (1 + WIDER))
+    def _bounds(self, lower: float, upper: float) -> DensityBounds:
+        return DensityBounds(lower=self.mass * lower * (1 - WIDER), upper=self.mass * upper * (1 + WIDER))
 
 
 def density_bounds(
@@ -94,12 +94,12 @@ def density_bounds(
     support: Iterable[Any] | None = None,
     mass: Number = 1,
     method: str = "lipschitz",
-) -> Bounds:
+) -> DensityBounds:
     """Return the bounds of a `DensityBand` at one output."""
     return DensityBand(universe, d, density, epsilon, support=support, mass=mass).at(t, method=method)
 
 
-def sum_bounds(t: Number, *, records: int, epsilon: Number, method: str = "lipschitz") -> Limits:
+def sum_bounds(t: Number, *, records: int, epsilon: Number, method: str = "lipschitz") -> Ends:
     """Return the bounds for the sum of yes-or-no records with Laplace noise, exactly (Example 5.4.3).
 
     Every file has another that differs from it in all records, so that the theorem's distance is their number.
@@ -112,20 +112,20 @@ def sum_bounds(t: Number, *, records: int, epsilon: Number, method: str = "lipsc
     near = max(-at, at - n, abs(at - round(at)) if 0 <= at <= n else Fraction(0))
     away = max(abs(at), abs(at - n))
     if method == "envelope":
-        return Limits(rate / 2 * exp(-rate * away), rate / 2 * exp(-rate * near))
+        return Ends(rate / 2 * exp(-rate * away), rate / 2 * exp(-rate * near))
     if method != "lipschitz":
         raise wrong(f"there is no method {method!r}", where="method", remedy=f"write {' or '.join(_METHODS)}")
-    return Limits(rate / 2 * exp(-rate * (n + near)), rate / 2 * exp(rate * (n - away)))
+    return Ends(rate / 2 * exp(-rate * (n + near)), rate / 2 * exp(rate * (n - away)))
 
 
-def rr_bounds(records: int, epsilon: Number) -> Limits:
+def rr_bounds(records: int, epsilon: Number) -> Ends:
     """Return the bounds for randomised response given the number of records (Eq. 5.8).
 
     >>> rr_bounds(2, "ln(3)")
-    Limits(lower=Exact('1/16'), upper=Exact('9/16'))
+    Ends(lower=Exact('1/16'), upper=Exact('9/16'))
     """
     n, rate = _records(records), _positive(epsilon)
-    return Limits(exp(-n * ln(1 + exp(rate))), exp(-n * ln(1 + exp(-rate))))
+    return Ends(exp(-n * ln(1 + exp(rate))), exp(-n * ln(1 + exp(-rate))))
 
 
 def _records(records: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from stirred.inference.weights import Given, Weights, logarithm, settled
+from stirred.inference.weights import Given, OutcomeWeights, logarithm, settled
 from stirred.spec.exact import INFINITE, ONE, ZERO, Exact
 
 
@@ -57,14 +57,14 @@ def linear_vacuous_distance(p: Given, q: Given) -> Exact:
     >>> linear_vacuous_distance([0.5, 0.5], [0.6, 0.4])
     Exact('1/6')
     """
-    first, second = Weights.of(p, where="p"), Weights.of(q, where="q")
+    first, second = OutcomeWeights.of(p, where="p"), OutcomeWeights.of(q, where="q")
     least = min((first[t] / w for t, w in second.values.items()), default=Fraction(1))
     return settled(max(1 - least, Fraction(0)), rational=first.rational and second.rational)
 
 
 def _ratios(p: Given, q: Given) -> tuple[list[Fraction] | None, bool]:
     """Return the ratios of the weights, None where one measure has an outcome that the other lacks."""
-    first, second = Weights.of(p, where="p"), Weights.of(q, where="q")
+    first, second = OutcomeWeights.of(p, where="p"), OutcomeWeights.of(q, where="q")
     rational = first.rational and second.rational
     if first.values.keys() != second.values.keys():
         return None, rational

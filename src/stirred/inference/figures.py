@@ -14,7 +14,7 @@ from stirred.inference.posterior import posterior_band
 from stirred.inference.pufferfish import pufferfish_loss, record_pairs
 from stirred.inference.pufferfish_model import correlated
 from stirred.inference.testing import power_bounds
-from stirred.inference.weights import Limits
+from stirred.inference.weights import Ends
 
 _BOUNDS: Final = ("lower bound", "upper bound")
 _CLAMP: Final = 6
@@ -60,7 +60,7 @@ def figures() -> list[Figure]:
     ]  # fmt: skip
 
 
-def _both(x: Any, limits: Limits) -> Iterator[tuple[Any, str, float]]:
+def _both(x: Any, limits: Ends) -> Iterator[tuple[Any, str, float]]:
     yield from ((x, curve, y) for curve, y in zip(_BOUNDS, limits.doubles, strict=True))
 
 

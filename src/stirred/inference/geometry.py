@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from stirred.inference.weights import Given, Weights
+from stirred.inference.weights import Given, OutcomeWeights
 from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.given_numbers import Number, loss, probability
 from stirred.spec.input_premetric import allowance
@@ -138,7 +138,7 @@ def count_distance(p: Given, q: Given) -> Exact:
             j, down = j + 1, down + second[j + 1][1]
 
 
-def binomial(n: int, share: Number) -> Weights:
+def binomial(n: int, share: Number) -> OutcomeWeights:
     """Return the law of the number of yeses among ``n`` independent records, exactly.
 
     >>> binomial(2, "1/2").values
@@ -147,7 +147,7 @@ def binomial(n: int, share: Number) -> Weights:
     p = probability(share, where="share")
     if not 0 <= n <= 1_000:
         raise wrong(f"{n} records are too many or too few", where="records", remedy="write 0 to 1,000")
-    return Weights({k: w for k in range(n + 1) if (w := math.comb(n, k) * p**k * (1 - p) ** (n - k))})
+    return OutcomeWeights({k: w for k in range(n + 1) if (w := math.comb(n, k) * p**k * (1 - p) ** (n - k))})
 
 
 def length(value: Exact | int | Fraction | float) -> Fraction | float:
@@ -170,8 +170,8 @@ def _check_size(pairs: int) -> None:
         )
 
 
-def _model(given: Given, *, where: str) -> Weights:
-    weights = Weights.of(given, where=where)
+def _model(given: Given, *, where: str) -> OutcomeWeights:
+    weights = OutcomeWeights.of(given, where=where)
     if not weights.rational or weights.total != 1:
         raise wrong(
             "a coupling needs probabilities that sum to exactly 1", where=where, remedy="write fractions such as '1/3'"
@@ -179,7 +179,7 @@ def _model(given: Given, *, where: str) -> Weights:
     return weights
 
 
-def _coupled(first: Weights, second: Weights, allowed: set[tuple[Any, Any]]) -> bool:
+def _coupled(first: OutcomeWeights, second: OutcomeWeights, allowed: set[tuple[Any, Any]]) -> bool:
     """Say whether all mass can be moved along allowed pairs: a largest flow, in whole numbers."""
     scale = math.lcm(*(w.denominator for each in (first, second) for w in each.values.values()))
     left = {x: int(w * scale) for x, w in first.values.items()}

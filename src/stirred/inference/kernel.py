@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from stirred.inference.distances import multiplicative_distance
 from stirred.inference.geometry import Distance, components, length
-from stirred.inference.weights import Given, Weights
+from stirred.inference.weights import Given, OutcomeWeights
 from stirred.spec.exact import INFINITE, ZERO, Exact, exp, ln
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.problems import wrong
@@ -45,7 +45,7 @@ def privacy_loss(kernel: Kernel, universe: Iterable[Any], d: Distance) -> Loss:
     Exact('1')
     """
     datasets = list(dict.fromkeys(universe))
-    laws = {x: Weights.probabilities(kernel[x], where=f"output law of {x}") for x in datasets}
+    laws = {x: OutcomeWeights.probabilities(kernel[x], where=f"output law of {x}") for x in datasets}
     connected = len(components(datasets, d)) <= 1
     worst, pair = ZERO, None
     for x, y in combinations(datasets, 2):
@@ -62,7 +62,7 @@ def privacy_loss(kernel: Kernel, universe: Iterable[Any], d: Distance) -> Loss:
     return Loss(value=worst, witness=witness, connected=connected)
 
 
-def telling_output(p: Weights, q: Weights) -> Any:
+def telling_output(p: OutcomeWeights, q: OutcomeWeights) -> Any:
     """Return the output that tells two laws apart best."""
 
     def ratio(t: Any) -> Fraction | float:
@@ -86,7 +86,7 @@ def bits(records: int, *, most: int = _MOST_RECORDS) -> list[str]:
     return ["".join(each) for each in product("01", repeat=records)]
 
 
-def randomised_response(records: int, epsilon: Number) -> dict[str, Weights]:
+def randomised_response(records: int, epsilon: Number) -> dict[str, OutcomeWeights]:
     """Return the kernel that flips each record with probability 1/(1 + exp(epsilon)) (Example 5.2.3).
 
     >>> randomised_response(1, "ln(3)")["0"].values
@@ -94,14 +94,14 @@ def randomised_response(records: int, epsilon: Number) -> dict[str, Weights]:
     """
     files, rate = bits(records, most=_MOST_RESPONSES), _finite(epsilon)
     kept = records * ln(1 + exp(-rate))
-    chance = Weights.of({flips: exp(-flips * rate - kept) for flips in range(records + 1)})
+    chance = OutcomeWeights.of({flips: exp(-flips * rate - kept) for flips in range(records + 1)})
     return {
-        x: Weights({t: chance[sum(a != b for a, b in zip(x, t, strict=True))] for t in files}, chance.rational)
+        x: OutcomeWeights({t: chance[sum(a != b for a, b in zip(x, t, strict=True))] for t in files}, chance.rational)
         for x in files
     }
 
 
-def geometric_sum(records: int, epsilon: Number) -> dict[str, Weights]:
+def geometric_sum(records: int, epsilon: Number) -> dict[str, OutcomeWeights]:
     """Return the kernel that publishes the sum with two-sided geometric noise, moved to the range of the sum.
 
     Moving an output into the range loses nothing here: all outputs beyond an end have the same ratios as the end.
@@ -110,19 +110,19 @@ def geometric_sum(records: int, epsilon: Number) -> dict[str, Weights]:
     return {x: laws[x.count("1")] for x in files}
 
 
-def geometric_counts(records: int, epsilon: Number) -> list[Weights]:
+def geometric_counts(records: int, epsilon: Number) -> list[OutcomeWeights]:
     """Return the laws of a noisy count, one for each true count from 0 to ``records``; see `geometric_sum`."""
     rate = _finite(epsilon)
     if rate == 0:
         raise wrong("noise of infinite width", where="epsilon", remedy="write an epsilon above 0")
     r, counts = exp(-rate), range(records + 1)
     end = {gap: exp(-gap * rate) / (1 + r) for gap in counts}  # at and beyond an end of the range
-    chance = Weights.of({**end, **{(gap, "inside"): value * (1 - r) for gap, value in end.items()}})
+    chance = OutcomeWeights.of({**end, **{(gap, "inside"): value * (1 - r) for gap, value in end.items()}})
 
     def law(true: int) -> dict[int, Fraction]:
         return {t: chance[abs(t - true) if t in (0, records) else (abs(t - true), "inside")] for t in counts}
 
-    return [Weights(law(true), chance.rational) for true in counts]
+    return [OutcomeWeights(law(true), chance.rational) for true in counts]
 
 
 def _finite(epsilon: Number) -> Exact:

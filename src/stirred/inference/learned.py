@@ -84,7 +84,7 @@ def _why_none(specification: Specification) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LearnedRow:
     """What could be learned about someone: how far the versions are apart, and the two limits.
 
     ``far`` is epsilon times distance; under zCDP rho squared times the squared distance. ``power`` and ``posterior``
@@ -113,7 +113,7 @@ class Learned:
 
     alpha: Fraction
     prior: Fraction
-    rows: tuple[Row, ...]
+    rows: tuple[LearnedRow, ...]
     notes: tuple[str, ...]
     reveals: tuple[str, ...]
     refused: str = ""
@@ -224,22 +224,24 @@ def _each(specification: Specification) -> int:
     return max(1 if specification.input_premetric.bounded else 2, specification.multiverse.nearest)
 
 
-def _row(specification: Specification, loss: Exact, about: str, distance: int, alpha: Fraction, prior: Fraction) -> Row:
+def _row(
+    specification: Specification, loss: Exact, about: str, distance: int, alpha: Fraction, prior: Fraction
+) -> LearnedRow:
     premetric = specification.input_premetric
     related = premetric.within is not None or not premetric.counts  # all versions that count are then 1 apart
     if not premetric.closure and premetric.within is not None and distance > premetric.within:
         words = f"no assurance: nothing is stated for versions more than {premetric.counted(premetric.within)} apart"
-        return Row(about=about, distance=distance, far=None, power=None, posterior=None, words=words)
+        return LearnedRow(about=about, distance=distance, far=None, power=None, posterior=None, words=words)
     apart, zcdp = 1 if related else distance, is_zcdp(specification)
     far = exponent(loss, apart * apart if zcdp else apart)
     words = _words(far, alpha, prior, zcdp=zcdp)
     if far > NO_ASSURANCE_ABOVE:
-        return Row(about=about, distance=distance, far=far, power=None, posterior=None, words=words)
+        return LearnedRow(about=about, distance=distance, far=far, power=None, posterior=None, words=words)
     if zcdp:
         power = zcdp_power_bound(alpha, far)
-        return Row(about=about, distance=distance, far=far, power=power, posterior=None, words=words)
+        return LearnedRow(about=about, distance=distance, far=far, power=power, posterior=None, words=words)
     power, posterior = power_bounds(alpha, far).upper, posterior_bounds(prior, far).upper
-    return Row(about=about, distance=distance, far=far, power=power, posterior=posterior, words=words)
+    return LearnedRow(about=about, distance=distance, far=far, power=power, posterior=posterior, words=words)
 
 
 def _notes(specification: Specification, *, assured: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from stirred.inference.geometry import exponent
 from stirred.inference.testing import power_bounds
-from stirred.inference.weights import Given, Limits, Weights
+from stirred.inference.weights import Ends, Given, OutcomeWeights
 from stirred.spec.exact import ONE, ZERO, exact, exp, ln
 from stirred.spec.given_numbers import Number, probability
 from stirred.spec.problems import wrong
@@ -23,7 +23,7 @@ _FORMS: Final = ("odds", "stated", "complemented")
 WIDER: Final = 2.0**-40
 
 
-def posterior_bounds(prior: Number, epsilon: Number, distance: Number = 1, form: str = "odds") -> Limits:
+def posterior_bounds(prior: Number, epsilon: Number, distance: Number = 1, form: str = "odds") -> Ends:
     """Return between what the posterior probability of a statement lies.
 
     ``odds`` (the default) bounds the odds, and is always inside the others. ``stated`` is Theorem 5.6.3: the prior
@@ -37,15 +37,15 @@ def posterior_bounds(prior: Number, epsilon: Number, distance: Number = 1, form:
         raise wrong(f"there is no form {form!r}", where="form", remedy=f"write {', '.join(_FORMS)}")
     p, far = probability(prior, where="prior"), exponent(epsilon, distance)
     if p in (0, 1):  # what has no chance before has none after
-        return Limits(exact(p), exact(p))
+        return Ends(exact(p), exact(p))
     if form == "complemented":
         return power_bounds(p, epsilon, distance)
     if far.is_infinite or far > 10**5:
-        return Limits(ZERO, ONE)
+        return Ends(ZERO, ONE)
     if form == "stated":
-        return Limits(p * exp(-far), ONE if far >= ln(1 / p) else p * exp(far))
+        return Ends(p * exp(-far), ONE if far >= ln(1 / p) else p * exp(far))
     against = (1 - p) / p
-    return Limits(1 / (1 + against * exp(far)), 1 / (1 + against * exp(-far)))
+    return Ends(1 / (1 + against * exp(far)), 1 / (1 + against * exp(-far)))
 
 
 def posterior_band(
@@ -67,7 +67,7 @@ def posterior_band(
     return at
 
 
-def exact_posterior(prior: Given, likelihood: Given) -> Weights:
+def exact_posterior(prior: Given, likelihood: Given) -> OutcomeWeights:
     """Return the posterior by Bayes' rule, where prior and likelihood are known.
 
     With the probability of what the invariants show in place of a likelihood it is the prior *given the invariants*,
@@ -76,9 +76,9 @@ def exact_posterior(prior: Given, likelihood: Given) -> Weights:
     >>> exact_posterior({"A": "1/2", "B": "1/2"}, {"A": "0.9", "B": "0.1"}).values
     {'A': Fraction(9, 10), 'B': Fraction(1, 10)}
     """
-    before, seen = Weights.probabilities(prior, where="prior"), Weights.of(likelihood, where="likelihood")
+    before, seen = OutcomeWeights.probabilities(prior, where="prior"), OutcomeWeights.of(likelihood, where="likelihood")
     joint = {theta: w * seen[theta] for theta, w in before.values.items() if seen[theta]}
     total = sum(joint.values(), Fraction(0))
     if not total:
         raise wrong("what was seen has no probability", where="likelihood", remedy="check the model")
-    return Weights({theta: w / total for theta, w in joint.items()}, before.rational and seen.rational)
+    return OutcomeWeights({theta: w / total for theta, w in joint.items()}, before.rational and seen.rational)

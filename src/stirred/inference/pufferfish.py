@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from stirred.inference.distances import multiplicative_distance
 from stirred.inference.kernel import Kernel, telling_output
-from stirred.inference.weights import Given, Weights
+from stirred.inference.weights import Given, OutcomeWeights
 from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.problems import wrong
 
@@ -75,11 +75,11 @@ def pufferfish_loss(kernel: Kernel, attackers: Mapping[str, Given], pairs: Seque
     >>> pufferfish_loss(randomised_response(2, 1), {"equal": equal}, record_pairs(bits(2))).value
     Exact('2')
     """
-    laws = {x: Weights.probabilities(law, where=f"output law of {x}") for x, law in kernel.items()}
+    laws = {x: OutcomeWeights.probabilities(law, where=f"output law of {x}") for x, law in kernel.items()}
     found: list[tuple[Exact, str, str, Any]] = []
     skipped: list[Skipped] = []
     for name, prior in attackers.items():
-        beliefs = Weights.probabilities(prior, where=f"attacker {name}")
+        beliefs = OutcomeWeights.probabilities(prior, where=f"attacker {name}")
         if unknown := [x for x in beliefs.values if x not in laws]:
             raise wrong(
                 f"the mechanism has no output law for {unknown[0]!r}",
@@ -103,7 +103,7 @@ def pufferfish_loss(kernel: Kernel, attackers: Mapping[str, Given], pairs: Seque
     return PufferfishLoss(value=value, attacker=attacker, pair=at, output=output, skipped=tuple(skipped))
 
 
-def seen(laws: Mapping[Any, Weights], beliefs: Weights, event: Iterable[Any]) -> Weights | None:
+def seen(laws: Mapping[Any, OutcomeWeights], beliefs: OutcomeWeights, event: Iterable[Any]) -> OutcomeWeights | None:
     """Return the law of the output that an attacker expects if a conjecture holds; None if it has no chance."""
     given = beliefs.given(event)
     if given is None:
@@ -112,7 +112,7 @@ def seen(laws: Mapping[Any, Weights], beliefs: Weights, event: Iterable[Any]) ->
     for x, share in given.values.items():
         for t, weight in laws[x].values.items():
             mixed[t] = mixed.get(t, Fraction(0)) + share * weight
-    return Weights(mixed, given.rational and all(laws[x].rational for x in given.values))
+    return OutcomeWeights(mixed, given.rational and all(laws[x].rational for x in given.values))
 
 
 def pufferfish_distance(first: Given, second: Given, attackers: Mapping[str, Given], pairs: Sequence[Pair]) -> Exact:
@@ -127,14 +127,14 @@ def pufferfish_distance(first: Given, second: Given, attackers: Mapping[str, Giv
     """
     steps: dict[frozenset[Any], set[frozenset[Any]]] = {}
     for prior in attackers.values():
-        beliefs = Weights.probabilities(prior, where="attacker")
+        beliefs = OutcomeWeights.probabilities(prior, where="attacker")
         for pair in pairs:
             ends = [beliefs.given(event) for event in pair[:2]]
             if ends[0] is not None and ends[1] is not None:
                 one, other = _node(ends[0]), _node(ends[1])
                 steps.setdefault(one, set()).add(other)
                 steps.setdefault(other, set()).add(one)
-    start, end = _node(Weights.probabilities(first)), _node(Weights.probabilities(second))
+    start, end = _node(OutcomeWeights.probabilities(first)), _node(OutcomeWeights.probabilities(second))
     far, queue = {start: 0}, deque([start])
     while queue:
         at = queue.popleft()
@@ -147,5 +147,5 @@ def pufferfish_distance(first: Given, second: Given, attackers: Mapping[str, Giv
     return INFINITE
 
 
-def _node(law: Weights) -> frozenset[Any]:
+def _node(law: OutcomeWeights) -> frozenset[Any]:
     return frozenset(law.values.items())

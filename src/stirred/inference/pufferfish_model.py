@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stirred.inference.kernel import Kernel, bits, geometric_sum, randomised_response
 from stirred.inference.pufferfish import Pair, PufferfishLoss, pufferfish_loss, record_pairs
-from stirred.inference.weights import Weights
+from stirred.inference.weights import OutcomeWeights
 from stirred.spec.document import plain_data
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
@@ -22,11 +22,11 @@ _Table = dict[str, _Number]
 _IN_ORDER: Any = Field(union_mode="left_to_right")
 
 
-class _Part(BaseModel):
+class _ModelPart(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Known(_Part):
+class KnownMechanism(_ModelPart):
     """A mechanism known by name, on all files of so many yes-or-no records."""
 
     name: Literal["randomised-response", "geometric-sum"]
@@ -34,7 +34,7 @@ class Known(_Part):
     epsilon: _Number
 
 
-class Correlated(_Part):
+class Correlated(_ModelPart):
     """An attacker to whom each record is yes with probability ``share``.
 
     With probability ``correlation`` all records are one and the same, and otherwise they are independent.
@@ -44,7 +44,7 @@ class Correlated(_Part):
     correlation: _Number = 0
 
 
-class Conjectures(_Part):
+class Conjectures(_ModelPart):
     """Two sets of files that compete."""
 
     first: Annotated[list[str], Field(min_length=1)]
@@ -52,10 +52,10 @@ class Conjectures(_Part):
     name: str = ""
 
 
-class Model(_Part):
+class PufferfishModel(_ModelPart):
     """The file: see docs/limits.md."""
 
-    mechanism: Annotated[Known | dict[str, _Table], _IN_ORDER]
+    mechanism: Annotated[KnownMechanism | dict[str, _Table], _IN_ORDER]
     attackers: Annotated[dict[str, Annotated[Correlated | _Table, _IN_ORDER]], Field(min_length=1)]
     pairs: Literal["records"] | list[Conjectures] = "records"
 
@@ -67,18 +67,18 @@ class Model(_Part):
         return pufferfish_loss(kernel, attackers, self._pairs(kernel))
 
     def _kernel(self) -> Kernel:
-        if isinstance(self.mechanism, Known):
+        if isinstance(self.mechanism, KnownMechanism):
             make = randomised_response if self.mechanism.name == "randomised-response" else geometric_sum
             return make(self.mechanism.records, self.mechanism.epsilon)
         if not self.mechanism:
             raise wrong("there is no file in it", where="", remedy="give the output law of each file")
-        return {x: Weights.probabilities(law, where=x) for x, law in self.mechanism.items()}
+        return {x: OutcomeWeights.probabilities(law, where=x) for x, law in self.mechanism.items()}
 
-    def _attacker(self, name: str, given: Correlated | Mapping[str, Any]) -> Weights:
+    def _attacker(self, name: str, given: Correlated | Mapping[str, Any]) -> OutcomeWeights:
         with placed(f"attackers {name}"):
             if not isinstance(given, Correlated):
-                return Weights.probabilities(given, where="")
-            if not isinstance(self.mechanism, Known):
+                return OutcomeWeights.probabilities(given, where="")
+            if not isinstance(self.mechanism, KnownMechanism):
                 raise wrong(
                     "share and correlation are for a mechanism on yes-or-no records",
                     where="",
@@ -109,7 +109,7 @@ class Model(_Part):
         return found
 
 
-def correlated(records: int, share: Fraction, correlation: Fraction) -> Weights:
+def correlated(records: int, share: Fraction, correlation: Fraction) -> OutcomeWeights:
     """Return the law of yes-or-no records that are all the same with a probability, and otherwise independent.
 
     >>> {x: str(w) for x, w in correlated(2, Fraction(1, 2), Fraction(1, 2)).values.items()}
@@ -122,16 +122,16 @@ def correlated(records: int, share: Fraction, correlation: Fraction) -> Weights:
         weight += correlation * share if yes == records else correlation * (1 - share) if yes == 0 else 0
         if weight:
             found[x] = weight
-    return Weights(found)
+    return OutcomeWeights(found)
 
 
-def read_model(text: str, *, source: str) -> Model:
+def read_model(text: str, *, source: str) -> PufferfishModel:
     """Read a model from JSON; everything that is wrong with it is told at once."""
     given = plain_data(text, source=source, remedy="see docs/limits.md for what a model holds")
     if not isinstance(given, dict):
         raise wrong("this is not a model", where=source, remedy="write mechanism, attackers and pairs")
     try:
-        return Model.model_validate(given)
+        return PufferfishModel.model_validate(given)
     except ValidationError as error:
         details = [detail for detail in error.errors(include_url=False) if _meant(detail["loc"], given)]
         raise SpecificationError(_problem(detail, source) for detail in details) from None

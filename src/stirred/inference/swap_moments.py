@@ -25,13 +25,13 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import (
     Array,
-    CellLaw,
     ExpectedError,
     Mechanism,
     NumberMoved,
     RedrawLaw,
     RedrawnMoments,
     RedrawnStratum,
+    SwapCellLaw,
     TooLargeError,
 )
 from stirred.mechanisms.registry import DEFAULT, mechanism_class
@@ -485,7 +485,7 @@ def _independent(cells: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_redrawn_moments(cells: pl.DataFrame, whole: pl.DataFrame, swap: CellLaw) -> pl.DataFrame:
+def _with_redrawn_moments(cells: pl.DataFrame, whole: pl.DataFrame, swap: SwapCellLaw) -> pl.DataFrame:
     """Add the moments of cells whose swap values are redrawn, where ``whole`` has them by all its swap values."""
     mean, variance = cells["__cell"].to_numpy().astype(np.float64), np.zeros(cells.height)
     assert swap.redrawn is not None
@@ -509,7 +509,7 @@ def _with_redrawn_moments(cells: pl.DataFrame, whole: pl.DataFrame, swap: CellLa
     return _known_exactly(cells, mean, variance)
 
 
-def _with_staged_moments(cells: pl.DataFrame, fine: pl.DataFrame, swap: CellLaw, *, interior: bool) -> pl.DataFrame:
+def _with_staged_moments(cells: pl.DataFrame, fine: pl.DataFrame, swap: SwapCellLaw, *, interior: bool) -> pl.DataFrame:
     """Add the moments after two stages, from the cells of the fine strata."""
     names = [name for name in cells.columns if not name.startswith("__")]
     if not interior:
@@ -532,7 +532,7 @@ def _with_staged_moments(cells: pl.DataFrame, fine: pl.DataFrame, swap: CellLaw,
     return _known_exactly(cells, mean, variance)
 
 
-def _with_moments(cells: pl.DataFrame, swap: CellLaw) -> pl.DataFrame:
+def _with_moments(cells: pl.DataFrame, swap: SwapCellLaw) -> pl.DataFrame:
     r, c, x, rr, xx = (
         cells[f"__{name}"].to_numpy().astype(np.float64)
         for name in ("hold", "swap", "cell", "hold_squares", "cell_squares")
@@ -551,7 +551,7 @@ def _known_exactly(cells: pl.DataFrame, mean: np.ndarray, variance: np.ndarray) 
     )
 
 
-def _rates(cells: pl.DataFrame, swap: CellLaw) -> list[Fraction]:
+def _rates(cells: pl.DataFrame, swap: SwapCellLaw) -> list[Fraction]:
     """Return the rate of each cell's stratum."""
     rows = cells.select(swap.match).rows() if swap.match else [()] * cells.height
     found = {values: swap.rate_of(dict(zip(swap.match, values, strict=True))) for values in set(rows)}

@@ -16,7 +16,7 @@ from stirred.data.probe import parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, bad_plan, counted, listed, number
 from stirred.data.sources import unreadable
 from stirred.data.table_labels import without_labels
-from stirred.mechanisms.protocol import FINE_COLUMNS, CellLaw, Mechanism, NumberMoved, RedrawLaw, RedrawnStratum
+from stirred.mechanisms.protocol import FINE_COLUMNS, Mechanism, NumberMoved, RedrawLaw, RedrawnStratum, SwapCellLaw
 from stirred.mechanisms.registry import DEFAULT, is_installed, mechanism_class
 from stirred.spec.document import mechanism_in
 from stirred.spec.given_numbers import fraction, probability
@@ -188,7 +188,7 @@ class SwappedRelease:
 
     @classmethod
     def by_law(
-        cls, records: pl.LazyFrame, law: CellLaw, *, persons: pl.LazyFrame | None, key: str | None
+        cls, records: pl.LazyFrame, law: SwapCellLaw, *, persons: pl.LazyFrame | None, key: str | None
     ) -> SwappedRelease:
         """Return a release in memory, swapped by a law that is known."""
         values = records.select(law.match).unique().collect() if law.match else pl.DataFrame({"__one": [0]})

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.inference.geometry import exponent
-from stirred.inference.weights import Given, Limits, Weights, settled
+from stirred.inference.weights import Ends, Given, OutcomeWeights, settled
 from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, sqrt
 from stirred.spec.given_numbers import Number, loss, probability
 
@@ -14,7 +14,7 @@ from stirred.spec.given_numbers import Number, loss, probability
 _PRACTICALLY_INFINITE: Final = 10**5
 
 
-def power_bounds(alpha: Number, epsilon: Number, distance: Number = 1) -> Limits:
+def power_bounds(alpha: Number, epsilon: Number, distance: Number = 1) -> Ends:
     """Return between what the power of any test of size ``alpha`` lies (Corollary 5.5.2).
 
     The hypotheses are ``distance`` apart: for an attacker, the number of records that differ; for two models of the
@@ -25,7 +25,7 @@ def power_bounds(alpha: Number, epsilon: Number, distance: Number = 1) -> Limits
     (0.018393..., 0.135914...)
     """
     size, far = probability(alpha, where="alpha"), exponent(epsilon, distance)
-    return Limits(1 - _most(1 - size, far), _most(size, far))
+    return Ends(1 - _most(1 - size, far), _most(size, far))
 
 
 def _most(size: Fraction, far: Exact) -> Exact:
@@ -104,7 +104,7 @@ def np_power(p0: Given, p1: Given, alpha: Number) -> Exact:
     >>> np_power({"0": "3/4", "1": "1/4"}, {"0": "1/4", "1": "3/4"}, "1/4")
     Exact('3/4')
     """
-    first, second = Weights.probabilities(p0, where="p0"), Weights.probabilities(p1, where="p1")
+    first, second = OutcomeWeights.probabilities(p0, where="p0"), OutcomeWeights.probabilities(p1, where="p1")
     size = probability(alpha, where="alpha")
     power = sum((w for t, w in second.values.items() if not first[t]), Fraction(0))
     for t in sorted(first.values, key=lambda t: second[t] / first[t], reverse=True):

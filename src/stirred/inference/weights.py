@@ -19,12 +19,12 @@ _TRUSTED: Final = Fraction(1, 10**45)
 _SIMPLE: Final = 10**6
 
 
-class Limits(NamedTuple):
+class Ends(NamedTuple):
     """The two ends between which a number lies.
 
     Shown or written to a file, the lower end is rounded down and the upper end up.
 
-    >>> Limits(exact("1/3"), exact("2/3")).doubles
+    >>> Ends(exact("1/3"), exact("2/3")).doubles
     (0.333..., 0.66666666666666...)
     """
 
@@ -38,7 +38,7 @@ class Limits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class OutcomeWeights:
     """A measure on finitely many outcomes; those of weight zero are left out.
 
     Rational weights are kept as they are. Others, such as ``exp(1)/(1 + exp(1))``, are kept to sixty digits and
@@ -52,9 +52,9 @@ class Weights:
     rational: bool = True
 
     @classmethod
-    def of(cls, given: Given, *, where: str = "measure") -> Weights:
+    def of(cls, given: Given, *, where: str = "measure") -> OutcomeWeights:
         """Read a measure: a law, a mapping from outcomes to weights, or a sequence of weights."""
-        if isinstance(given, Weights):
+        if isinstance(given, OutcomeWeights):
             return given
         if isinstance(given, Law):
             return cls(given.probabilities)
@@ -64,7 +64,7 @@ class Weights:
         return cls(MappingProxyType(kept), all(rational for _, rational in read.values()))
 
     @classmethod
-    def probabilities(cls, given: Given, *, where: str = "probabilities") -> Weights:
+    def probabilities(cls, given: Given, *, where: str = "probabilities") -> OutcomeWeights:
         """Read a measure whose weights sum to 1; doubles may miss it by their rounding."""
         weights = cls.of(given, where=where)
         if abs(weights.total - 1) > Fraction(1, 10**9):
@@ -83,19 +83,19 @@ class Weights:
         """Return the mass of an event."""
         return sum((self[outcome] for outcome in set(event)), Fraction(0))
 
-    def scaled(self, factor: Exact | int | Fraction) -> Weights:
+    def scaled(self, factor: Exact | int | Fraction) -> OutcomeWeights:
         """Return the measure times a factor."""
         by, rational = _read(factor, where="factor")
-        return Weights({t: by * w for t, w in self.values.items() if by}, self.rational and rational)
+        return OutcomeWeights({t: by * w for t, w in self.values.items() if by}, self.rational and rational)
 
-    def given(self, event: Iterable[Hashable]) -> Weights | None:
+    def given(self, event: Iterable[Hashable]) -> OutcomeWeights | None:
         """Return the conditional probabilities given an event; None where it has no mass."""
         inside = {t: self[t] for t in event if self[t]}
         mass = sum(inside.values(), Fraction(0))
-        return Weights({t: w / mass for t, w in inside.items()}, self.rational) if mass else None
+        return OutcomeWeights({t: w / mass for t, w in inside.items()}, self.rational) if mass else None
 
 
-Given = Weights | Law | Mapping[Any, Number] | Sequence[Number]
+Given = OutcomeWeights | Law | Mapping[Any, Number] | Sequence[Number]
 
 
 def _read(value: Number, *, where: str) -> tuple[Fraction, bool]:

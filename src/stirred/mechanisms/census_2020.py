@@ -68,7 +68,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
+class AccountTotal:
     """One way to add up, and the same as epsilon."""
 
     name: str
@@ -154,7 +154,7 @@ def _realised(name: str) -> Fraction:
     return catalogue.load(name).specification.budget.realised.rational
 
 
-def totals(found: Sequence[Part] | None = None, *, largest: int = LARGEST) -> list[Total]:
+def totals(found: Sequence[Part] | None = None, *, largest: int = LARGEST) -> list[AccountTotal]:
     """Return the totals side by side, for one person and for a whole household.
 
     >>> [(total.name, str(exact(total.rho2).shown(6))) for total in totals()][3]
@@ -171,14 +171,14 @@ def totals(found: Sequence[Part] | None = None, *, largest: int = LARGEST) -> li
         return sum((getattr(part, account) for part in found), Fraction(0))
 
     return [
-        Total(name="as printed", rho2=added("printed")),
-        Total(name="as plans run it, printed factors", rho2=added("run")),
-        Total(name="SafeTab-P by its structure, others as printed", rho2=sum(sharp_p.values(), Fraction(0))),
-        Total(name="all by their structure, household fixed", rho2=added("in_place")),
-        Total(name="all by their structure, person may move", rho2=added("may_move")),
-        Total(name="a whole household, as printed", rho2=household("printed")),
-        Total(name="a whole household, every part scaled", rho2=largest**2 * added("printed")),
-        Total(name="a whole household, by their structure", rho2=household("in_place")),
+        AccountTotal(name="as printed", rho2=added("printed")),
+        AccountTotal(name="as plans run it, printed factors", rho2=added("run")),
+        AccountTotal(name="SafeTab-P by its structure, others as printed", rho2=sum(sharp_p.values(), Fraction(0))),
+        AccountTotal(name="all by their structure, household fixed", rho2=added("in_place")),
+        AccountTotal(name="all by their structure, person may move", rho2=added("may_move")),
+        AccountTotal(name="a whole household, as printed", rho2=household("printed")),
+        AccountTotal(name="a whole household, every part scaled", rho2=largest**2 * added("printed")),
+        AccountTotal(name="a whole household, by their structure", rho2=household("in_place")),
     ]
 
 
@@ -236,7 +236,7 @@ def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
 
 
 def _changes(
-    found: Sequence[Part], sums: Sequence[Total], files: Mapping[str, Path], largest: int
+    found: Sequence[Part], sums: Sequence[AccountTotal], files: Mapping[str, Path], largest: int
 ) -> tuple[tuple[str, str, str], ...]:
     """Return totals, noise and intervals that differ from those of 2020."""
     before = parts()
@@ -253,7 +253,7 @@ def _changes(
     return tuple(pair for pair in pairs if pair[1] != pair[2])
 
 
-def _cost(total: Total) -> str:
+def _cost(total: AccountTotal) -> str:
     return f"{_shown(total.rho2)}, epsilon {total.epsilon.shown(3)}"
 
 

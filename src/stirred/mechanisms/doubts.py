@@ -236,7 +236,7 @@ _MOST_CLAMPED: Final = 0.05  # of the records, or of a sum, that clamping may ch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Published:
+class PublishedTable:
     """A table of domains with a number each: the columns that tell them apart, which records count, and the noise."""
 
     title: str
@@ -251,7 +251,7 @@ def clamped_doubts(
     ends: tuple[float | Fraction, float | Fraction],
     *,
     weights: Any = None,
-    published: Iterable[Published] = (),
+    published: Iterable[PublishedTable] = (),
 ) -> Iterator[Doubt]:
     """Yield how many numbers lie beyond their declared bounds, and refuse where that changes what is estimated.
 

@@ -115,11 +115,11 @@ from stirred.mechanisms.contract.abilities import (
 from stirred.mechanisms.contract.cells import (
     FINE_COLUMNS,
     Array,
-    CellLaw,
     NumberMoved,
     RedrawLaw,
     RedrawnMoments,
     RedrawnStratum,
+    SwapCellLaw,
 )
 from stirred.mechanisms.contract.defaults import Defaults
 from stirred.mechanisms.contract.exposure import exposed_doubts, plan_exposure
@@ -191,7 +191,6 @@ __all__ = [
     "Array",
     "Bars",
     "Block",
-    "CellLaw",
     "Check",
     "Choice",
     "Command",
@@ -228,6 +227,7 @@ __all__ = [
     "StratumAudit",
     "StratumAudited",
     "Stronger",
+    "SwapCellLaw",
     "Table",
     "TableFile",
     "Tiles",

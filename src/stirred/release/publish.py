@@ -18,7 +18,7 @@ from stirred.data.bundle import checksum, odd_files
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers, sweep
 from stirred.data.problems import control_letters
-from stirred.release.ledger.row import Strict
+from stirred.release.ledger.row import StrictFacts
 from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Scan, problems_of, scan_bundle
 from stirred.report.page import shown_alone
@@ -44,7 +44,7 @@ class PublishError(StirredError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Publication:
     """Where the public files are (or would be), what that is called, their checksums, and what was checked before."""
 
     place: Path
@@ -63,7 +63,7 @@ def publish(
     who: str | None = None,
     require_ledger: bool = False,
     dry_run: bool = False,
-) -> Published:
+) -> Publication:
     """Copy `public/` of a finished bundle to the new folder ``place``, with a file of checksums for its readers.
 
     All doubts are raised at once, and then nothing is written. ``accept`` names doubts that somebody answers for,
@@ -107,7 +107,7 @@ def publish(
                     written.write(text)
     files = {**files, **_sums(told)}
     said = [f"{doubt.name}: accepted by you, and {NOTICE} tells readers what is not so" for doubt in false]
-    return Published(place=place, called=name, files=files, checks=(*scan.checks, account.words, *said))
+    return Publication(place=place, called=name, files=files, checks=(*scan.checks, account.words, *said))
 
 
 def _false(
@@ -236,7 +236,7 @@ def _copied(source: Path, target: Path) -> str:
 POLICY_FILE: Final = ".stirred-publish.toml"
 
 
-class PublishPolicy(Strict):
+class PublishPolicy(StrictFacts):
     """The rules of a place; ``source`` is the file, empty where there is none."""
 
     require_ledger: bool = Field(default=False, description="Whether every release must be accounted for in a ledger.")

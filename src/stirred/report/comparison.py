@@ -14,7 +14,7 @@ from stirred.risk.faced import Faced, vulnerable_in_words
 from stirred.risk.reidentification import VULNERABLE
 from stirred.spec.brief import blocks
 from stirred.spec.compare import compare
-from stirred.utility.comparison import Compared
+from stirred.utility.comparison import MechanismComparison
 
 _MOST_POINTS = 2_000
 _PROTECTED = "not shown: protected"
@@ -36,7 +36,7 @@ NOT_RANKED = (
 )
 
 
-def rests_on(found: Sequence[Compared], *, source: str) -> str:
+def rests_on(found: Sequence[MechanismComparison], *, source: str) -> str:
     """Say what the numbers follow from, and that errors do not, where there are any from the file itself."""
     text = "Losses and shares follow from the settings and the invariants of each plan."
     if not any(each.errors for each in found):
@@ -45,7 +45,7 @@ def rests_on(found: Sequence[Compared], *, source: str) -> str:
     return f"{text} {_CONFIDENTIAL if source == 'this-data' else chance}"
 
 
-def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
+def rows(found: Sequence[MechanismComparison]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table: one plan a row."""
     tables = list(dict.fromkeys(name for each in found for name, _ in each.errors))
     header = ["plan", "setting", "loss", "records changed", "in the smallest area"]
@@ -53,7 +53,7 @@ def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
     return header, [_row(each, tables) for each in found]
 
 
-def _row(each: Compared, tables: Sequence[str]) -> list[str]:
+def _row(each: MechanismComparison, tables: Sequence[str]) -> list[str]:
     smallest, changed = each.smallest_area, each.changed
     errors = dict(each.errors)
     return [
@@ -69,7 +69,7 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
     ]
 
 
-def promises(found: Sequence[Compared]) -> list[list[str]]:
+def promises(found: Sequence[MechanismComparison]) -> list[list[str]]:
     """Return the five blocks, one a row, one column for each plan."""
     each = [blocks(one.plan.specification) for one in found]
     return [[question, *(dict(own)[question] for own in each)] for question, _ in each[0]]
@@ -130,7 +130,7 @@ def _error(each: Faced, title: str) -> str:
     return "not published" if error is None else f"{error:.3g}"
 
 
-def _picture(found: Sequence[Compared], faced: Sequence[Faced]) -> str:
+def _picture(found: Sequence[MechanismComparison], faced: Sequence[Faced]) -> str:
     """Return one picture: for each plan who is alone, who is certain, and how often attacks are right."""
     heights: list[tuple[str, str, float | None]] = []
     for plan, each in zip(found, faced, strict=True):
@@ -149,7 +149,7 @@ def _picture(found: Sequence[Compared], faced: Sequence[Faced]) -> str:
     return bars(Bars(bars=kept, x="", y="share")) if kept else ""
 
 
-def block_by_block(found: Sequence[Compared]) -> list[str]:
+def block_by_block(found: Sequence[MechanismComparison]) -> list[str]:
     """Return for each swap after the first how its specification stands to the first one's."""
     first = found[0]
     lines = []
@@ -160,13 +160,15 @@ def block_by_block(found: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def _learned(found: Sequence[Compared]) -> list[str]:
+def _learned(found: Sequence[MechanismComparison]) -> list[str]:
     """Return for each swap what could be learned about one unit."""
     told = [(each.name, what_could_be_learned(each.plan.specification)) for each in found]
     return [f"{name}: {seen.rows[0].words if seen.rows else seen.refused}" for name, seen in told]
 
 
-def comparison_page(title: str, found: Sequence[Compared], *, source: str, faced: Sequence[Faced] = ()) -> str:
+def comparison_page(
+    title: str, found: Sequence[MechanismComparison], *, source: str, faced: Sequence[Faced] = ()
+) -> str:
     """Return the page; ``faced`` is what each plan leaves to an attacker, in the order of the plans."""
     names = ["", *(each.name for each in found)]
     drawn = any(each.drawn is not None for each in faced)

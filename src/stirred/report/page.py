@@ -242,7 +242,7 @@ _CAPTIONS: Final = frozenset(
 )
 
 
-class _Reader(HTMLParser):
+class _PageReader(HTMLParser):
     """What a page shows, and what it holds beside that."""
 
     def __init__(self, text: str) -> None:
@@ -375,7 +375,7 @@ def unshown(text: str, *, same_version: bool, said: Sequence[str] = ()) -> list[
     >>> unshown(page("Homes", ["<!-- 41 -->", "<p hidden>41</p>"]), same_version=True)
     ['<p hidden>', 'a comment']
     """
-    seen = _Reader(text)
+    seen = _PageReader(text)
     own = {"style": [STYLE], "script": [SCRIPT]}
     other = [f"another {name}" for name, texts in own.items() if same_version and seen.head[name] != texts]
     other += [each for facts in seen.facts for each in facts_beside(facts, [*seen.shown, *said])]
@@ -391,7 +391,7 @@ def shown_alone(text: str) -> str:
     >>> "East" in shown_alone(page("Homes", ['<svg><title>East</title><text id="East">b</text></svg>']))
     False
     """
-    seen = _Reader(text)
+    seen = _PageReader(text)
     title = unescape("".join(seen.head["title"]))
     facts = "".join(map(rounded_facts, seen.facts))
     return page(title if title in seen.shown else "", [seen.again(facts)])

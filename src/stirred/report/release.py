@@ -24,7 +24,7 @@ from stirred.report.learned import learned_section
 from stirred.report.page import bullets, folded, page, paragraph, section, table
 from stirred.report.pipeline import pipeline_section
 from stirred.report.safes import SafesSheet, safes_section
-from stirred.report.transparency import Shown, faces_section
+from stirred.report.transparency import TransparencyRow, faces_section
 from stirred.report.validity import Validity
 from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import records_of
@@ -78,7 +78,7 @@ class ReleaseReport:
     typical: Sequence[Typical] = ()
     labels: Labels = field(default_factory=dict)
     validity: Validity | None = None
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[TransparencyRow, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)  # the file of each table
 
 

@@ -12,7 +12,7 @@ from stirred.report.validity import Validity
 from stirred.spec.specification import Specification
 
 
-class Shown(NamedTuple):
+class TransparencyRow(NamedTuple):
     """One thing about a mechanism: whether it is public, and where it stands or why not."""
 
     what: str
@@ -28,7 +28,7 @@ def transparency(
     code: str,
     exact: str,
     errors: Sequence[str] = (),
-) -> tuple[Shown, ...]:
+) -> tuple[TransparencyRow, ...]:
     """Return what of a mechanism is public, from its public settings and its specification.
 
     ``code`` is the package that made the release, with its version; ``exact`` says what is published exactly, and
@@ -40,19 +40,19 @@ def transparency(
     inside = f"; kept inside: {', '.join(kept)}" if kept else ""
     seeded = "a seed: this is a test run, and whoever knows the seed can undo it"
     return (
-        Shown("the method", "yes", f"{kind.title}, {kind.name} in specification.json"),
-        Shown("its settings", "in part" if kept else "yes", f"{stated}{inside}"),
-        Shown("its law", "yes", "the probabilities of all outputs follow from the method and its settings"),
-        Shown("the code", "yes", code),
-        Shown("what is exact", "yes", f"{exact}; see specification.json"),
-        *([Shown("the error of each number", "yes", f"the columns {', '.join(errors)}")] if errors else []),
-        Shown("the random numbers", "no", seeded if specification.seeded else
+        TransparencyRow("the method", "yes", f"{kind.title}, {kind.name} in specification.json"),
+        TransparencyRow("its settings", "in part" if kept else "yes", f"{stated}{inside}"),
+        TransparencyRow("its law", "yes", "the probabilities of all outputs follow from the method and its settings"),
+        TransparencyRow("the code", "yes", code),
+        TransparencyRow("what is exact", "yes", f"{exact}; see specification.json"),
+        *([TransparencyRow("the error of each number", "yes", f"the columns {', '.join(errors)}")] if errors else []),
+        TransparencyRow("the random numbers", "no", seeded if specification.seeded else
               "no key is published; what the operating system gave was destroyed when the release was complete"),
-        Shown("what was drawn", "no", "which records changed, and what was added to a number, stays inside"),
+        TransparencyRow("what was drawn", "no", "which records changed, and what was added to a number, stays inside"),
     )  # fmt: skip
 
 
-def faces_section(validity: Validity | None, shown: Sequence[Shown]) -> str:
+def faces_section(validity: Validity | None, shown: Sequence[TransparencyRow]) -> str:
     """Return the section of a report: what looks odd in the files, and what is public of how they came about."""
     if validity is None:  # before the draw there are no files
         return ""

@@ -39,7 +39,7 @@ _WHY: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ValidityFinding:
     """One thing that was looked for: how often it was found, among how many, the worst, and what to make of it."""
 
     what: str
@@ -61,7 +61,7 @@ class Finding:
 class Validity:
     """What was found, the files that were not looked at, and the columns that say how far off a number is."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[ValidityFinding, ...]
     skipped: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 
@@ -71,7 +71,7 @@ class Validity:
         return not any(each.found for each in self.findings)
 
 
-class _Table(NamedTuple):
+class _ValidityTable(NamedTuple):
     name: str
     cells: pl.LazyFrame  # the variables, and ``count``
     by: tuple[str, ...]
@@ -120,7 +120,7 @@ def _scanned(path: Path) -> Iterator[pl.LazyFrame]:
 # ---- single numbers ---------------------------------------------------------------------------------------
 
 
-def _signs(frames: Mapping[str, pl.LazyFrame], columns: Sequence[str]) -> Iterator[Finding]:
+def _signs(frames: Mapping[str, pl.LazyFrame], columns: Sequence[str]) -> Iterator[ValidityFinding]:
     """Count what is negative, not whole or missing in the columns of numbers."""
     totals, least, where = dict.fromkeys((NEGATIVE, FRACTIONS, EMPTY, "all"), 0), 0.0, ""
     for name, frame in frames.items():
@@ -137,13 +137,13 @@ def _signs(frames: Mapping[str, pl.LazyFrame], columns: Sequence[str]) -> Iterat
                 least, where = seen["least"], name
     worst = {NEGATIVE: f"the smallest {least:,.6g}, in {where}"} if where else {}
     for what in (NEGATIVE, FRACTIONS, EMPTY):
-        yield Finding(what=what, found=totals[what], looked_at=totals["all"], worst=worst.get(what, ""))
+        yield ValidityFinding(what=what, found=totals[what], looked_at=totals["all"], worst=worst.get(what, ""))
 
 
 # ---- tables beside each other -----------------------------------------------------------------------------
 
 
-def _tables(frames: Mapping[str, pl.LazyFrame], kind: type[Mechanism], personal: set[str]) -> Iterator[_Table]:
+def _tables(frames: Mapping[str, pl.LazyFrame], kind: type[Mechanism], personal: set[str]) -> Iterator[_ValidityTable]:
     """Yield the tables of counts, and those published exactly, with their variables."""
     beside = {"count", "table", *kind.table_columns}
     for name, frame in frames.items():
@@ -161,9 +161,9 @@ def _tables(frames: Mapping[str, pl.LazyFrame], kind: type[Mechanism], personal:
                     yield _table(f"{name}: {each['table']}", part, by, personal)
 
 
-def _table(name: str, cells: pl.LazyFrame, by: Sequence[str], personal: set[str]) -> _Table:
+def _table(name: str, cells: pl.LazyFrame, by: Sequence[str], personal: set[str]) -> _ValidityTable:
     counts = cells.select(*by, pl.col("count").cast(pl.Float64, strict=False))
-    return _Table(name, counts, tuple(by), bool({*by} & personal))
+    return _ValidityTable(name, counts, tuple(by), bool({*by} & personal))
 
 
 def _personal(public: Path, records: Mapping[str, pl.LazyFrame]) -> set[str]:
@@ -176,7 +176,7 @@ def _personal(public: Path, records: Mapping[str, pl.LazyFrame]) -> set[str]:
     return own | said
 
 
-def _agreement(tables: Sequence[_Table]) -> Iterator[Finding]:
+def _agreement(tables: Sequence[_ValidityTable]) -> Iterator[ValidityFinding]:
     """Compare each two tables on the variables they share: a margin if one has no other, else a disagreement."""
     seen = {MARGINS: [0, 0], TABLES: [0, 0]}
     worst: dict[str, tuple[float, str]] = {}
@@ -192,7 +192,7 @@ def _agreement(tables: Sequence[_Table]) -> Iterator[Finding]:
         if most > worst.get(what, (0, ""))[0]:
             worst[what] = (most, f"the largest difference {most:,.6g}, {one.name} beside {other.name}")
     for what, (found, looked_at) in seen.items():
-        yield Finding(what=what, found=found, looked_at=looked_at, worst=worst.get(what, (0, ""))[1])
+        yield ValidityFinding(what=what, found=found, looked_at=looked_at, worst=worst.get(what, (0, ""))[1])
 
 
 def _apart(one: pl.LazyFrame, other: pl.LazyFrame, shared: Sequence[str]) -> pl.Series:
@@ -212,7 +212,7 @@ def _apart(one: pl.LazyFrame, other: pl.LazyFrame, shared: Sequence[str]) -> pl.
 # ---- what cannot exist ------------------------------------------------------------------------------------
 
 
-def _impossible(frames: Sequence[pl.LazyFrame], zeros: Zeros) -> Finding:
+def _impossible(frames: Sequence[pl.LazyFrame], zeros: Zeros) -> ValidityFinding:
     """Count the cells that are filled, and the records, that have together what none can have."""
     found = looked_at = 0
     for zero in zeros:
@@ -224,4 +224,4 @@ def _impossible(frames: Sequence[pl.LazyFrame], zeros: Zeros) -> Finding:
             filled = rule & (pl.col("count") != 0) if "count" in names else rule
             one = frame.select(filled.sum().alias("found"), pl.len().alias("all")).collect().row(0)
             found, looked_at = found + one[0], looked_at + one[1]
-    return Finding(what=IMPOSSIBLE, found=found, looked_at=looked_at)
+    return ValidityFinding(what=IMPOSSIBLE, found=found, looked_at=looked_at)

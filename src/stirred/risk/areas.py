@@ -20,7 +20,7 @@ import polars as pl
 from stirred.data.place import file_at
 from stirred.data.problems import bad_file
 from stirred.risk import reconstruction, systems, table_lists
-from stirred.risk.published import Published, cells_in
+from stirred.risk.published import PublishedCounts, cells_in
 from stirred.risk.reconstruction import fit, reconstruct
 from stirred.risk.table_lists import TableList, table_list
 
@@ -102,7 +102,7 @@ def reconstruct_areas(
 
 
 def reconstruct_published(
-    published: Published,
+    published: PublishedCounts,
     *,
     folder: Path,
     truth: pl.DataFrame | None = None,

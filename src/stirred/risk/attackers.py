@@ -27,7 +27,7 @@ _YEARS: Final = 5  # a wrong age is off by one to so many years
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AttackerColumns:
     """What an attacker knows of a person, and wants to learn: names of columns.
 
     ``within`` are the columns of a larger area, such as the tract: who replaces a person comes from there.
@@ -46,7 +46,7 @@ class Asked:
 
 def attackers_file(
     truth: pl.DataFrame,
-    asked: Asked | None = None,
+    asked: AttackerColumns | None = None,
     *,
     coverage: float = 1.0,
     age_error: float = 0.0,
@@ -64,7 +64,7 @@ def attackers_file(
     >>> [row[0] for row in attackers_file(people, address_error=1.0).rows()]
     [2, 2, 1]
     """
-    asked = asked or Asked()
+    asked = asked or AttackerColumns()
     for name, share in (("coverage", coverage), ("age error", age_error), ("address error", address_error)):
         if not 0 <= share <= 1:
             raise bad_plan(f"{share} is not a share", where=name, remedy="write a number from 0 to 1")
@@ -93,7 +93,7 @@ def _where(file: pl.DataFrame, other: pl.DataFrame, wrong: _Array) -> pl.DataFra
     return file.with_columns(other[name].zip_with(pl.Series(wrong), file[name]) for name in other.columns)
 
 
-def _elsewhere(file: pl.DataFrame, asked: Asked, lots: _Array) -> _Array:
+def _elsewhere(file: pl.DataFrame, asked: AttackerColumns, lots: _Array) -> _Array:
     """Return for every person the row of one of another area, all of them equally likely; their own in a single one."""
     area = encode(file, [*asked.area]).codes
     order = np.argsort(area, kind="stable")
@@ -106,7 +106,7 @@ def _elsewhere(file: pl.DataFrame, asked: Asked, lots: _Array) -> _Array:
 
 
 def given_attacker(
-    file: pl.DataFrame, truth: pl.DataFrame, ids: pl.DataFrame, asked: Asked, *, where: str
+    file: pl.DataFrame, truth: pl.DataFrame, ids: pl.DataFrame, asked: AttackerColumns, *, where: str
 ) -> pl.DataFrame:
     """Return an attacker's real file; ``ids`` are columns that together say who each confidential person is.
 
@@ -146,11 +146,11 @@ def given_attacker(
     return found.select(*asked.keys, pl.col(PERSON).cast(pl.Int64))
 
 
-def unknown_values(file: pl.DataFrame, truth: pl.DataFrame, asked: Asked) -> dict[str, int]:
+def unknown_values(file: pl.DataFrame, truth: pl.DataFrame, asked: AttackerColumns) -> dict[str, int]:
     """Return in how many rows of an attacker's file a key has a value that no confidential person has.
 
     >>> people = pl.DataFrame({"block": [1, 2], "sex": [1, 2], "age": [4, 50]})
-    >>> unknown_values(people.with_columns(block=pl.Series([1, 7])), people, Asked())
+    >>> unknown_values(people.with_columns(block=pl.Series([1, 7])), people, AttackerColumns())
     {'block': 1}
     """
     many = {name: file[name].drop_nulls().is_in(truth[name].unique().implode()).not_().sum() for name in asked.keys}

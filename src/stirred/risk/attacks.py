@@ -13,7 +13,7 @@ from stirred.data.exposed import of_persons
 from stirred.data.microdata import missing_column
 from stirred.data.problems import DataError, bad_plan
 from stirred.risk.areas import Progress, Reconstructed, reconstruct_areas, reconstruct_published
-from stirred.risk.published import Published, of_bundle, of_records
+from stirred.risk.published import PublishedCounts, of_bundle, of_records
 from stirred.risk.subject import Subject
 from stirred.risk.table_lists import cells_of
 
@@ -36,7 +36,7 @@ def target_of(
     name: str,
     tables: str | None = None,
     own: Sequence[str] = (),
-) -> Subject | Published:
+) -> Subject | PublishedCounts:
     """Return what is attacked: records, whose tables are counted, or tables as they were published.
 
     ``subject`` are the records, if there are any, and ``files`` those of a bundle. ``own`` are tables to count, such as
@@ -67,7 +67,7 @@ def target_of(
 
 
 def attacked(
-    target: Subject | Published,
+    target: Subject | PublishedCounts,
     by: Sequence[str],
     folder: Path,
     *,
@@ -82,7 +82,7 @@ def attacked(
         people = people_of(subject, by)
         return cells_of(people, where=subject.name), people.select(by)
 
-    if isinstance(target, Published):
+    if isinstance(target, PublishedCounts):
         assert target.tables.codes is not None
         true = None if truth is None else people_of(truth, [*by, *target.tables.codes], where=truth.name, of=target.of)
         return reconstruct_published(target, folder=folder, truth=true, seconds=seconds, progress=progress)

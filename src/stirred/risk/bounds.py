@@ -26,7 +26,7 @@ MOST_PROGRAMS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bounds:
+class CellRanges:
     """The range of every cell that exact tables leave; ``proven`` says that each is attained by a whole table."""
 
     cells: pl.DataFrame
@@ -43,7 +43,7 @@ class Bounds:
         return int(self.cells["low"].sum())
 
 
-def bounds(tables: Sequence[pl.DataFrame], *, proof: bool = True) -> Bounds | None:
+def bounds(tables: Sequence[pl.DataFrame], *, proof: bool = True) -> CellRanges | None:
     """Return the range of every cell of the joint table given tables with a ``count``; None where there is none.
 
     Cells that some table says are empty are left out: they are 0. With ``proof`` integer programs settle what
@@ -65,7 +65,7 @@ def bounds(tables: Sequence[pl.DataFrame], *, proof: bool = True) -> Bounds | No
         proven = settled(system, low, high, open_cells)
     if proven is None:
         return None
-    return Bounds(cells=cells.with_columns(low=pl.Series(low), high=pl.Series(high)), proven=proven)
+    return CellRanges(cells=cells.with_columns(low=pl.Series(low), high=pl.Series(high)), proven=proven)
 
 
 def settled(system: System, low: _Array, high: _Array, open_cells: Iterable[int]) -> bool | None:

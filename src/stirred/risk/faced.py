@@ -15,7 +15,7 @@ import polars as pl
 
 from stirred.data.uniqueness import Uniqueness
 from stirred.risk.areas import AREAS, RECORDS, Progress
-from stirred.risk.attackers import AGE, Asked
+from stirred.risk.attackers import AGE, AttackerColumns
 from stirred.risk.attacks import attacked, has_records, people_of, target_of
 from stirred.risk.bounds import Revealed
 from stirred.risk.reidentification import VULNERABLE, Reidentified, reidentify
@@ -24,7 +24,7 @@ from stirred.spec.problems import StirredError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Drawn:
+class DrawRisk:
     """What one draw gives away, and how far its tables are off; what could not be measured says why.
 
     Persons are looked for among those reconstructed, or, where no tables can be attacked, in the released records.
@@ -55,7 +55,7 @@ class Faced:
 
     unique: Uniqueness | None = None
     revealed: Revealed | None = None
-    drawn: Drawn | None = None
+    drawn: DrawRisk | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -78,12 +78,12 @@ def faced(subject: Subject) -> Faced:
 def attack_draw(
     bundle: Path,
     truth: Subject,
-    asked: Asked,
+    asked: AttackerColumns,
     *,
     folder: Path,
     tables: Sequence[Sequence[str]] = (),
     progress: Progress | None = None,
-) -> Drawn:
+) -> DrawRisk:
     """Attack the public files of a draw, and compare it with the truth: persons, matches, and tables."""
     files = bundle_files(bundle)
     subject = from_bundle(bundle) if has_records(files) else None
@@ -93,23 +93,25 @@ def attack_draw(
         found = attacked(target, asked.area, folder, truth=truth, progress=progress).facts
     except StirredError as error:
         seen = None if subject is None else _in_records(subject, truth, asked)
-        return Drawn(errors=errors, why_not=error.problems[0].what, reidentified=seen, in_records=seen is not None)
+        return DrawRisk(errors=errors, why_not=error.problems[0].what, reidentified=seen, in_records=seen is not None)
     pool = pl.read_parquet(folder / RECORDS)
     lacking = [name for name in (*asked.known, *asked.learn) if name not in pool and name != AGE]
     try:
         people = people_of(truth, [*asked.keys, *asked.learn], where="reidentification")
     except StirredError as error:
-        return Drawn(reconstruction=found, errors=errors, why_not=error.problems[0].what)
+        return DrawRisk(reconstruction=found, errors=errors, why_not=error.problems[0].what)
     if lacking:
         seen = None if subject is None else _in_records(subject, truth, asked)
         why = f"no attacked table has {', '.join(lacking)}"
-        return Drawn(reconstruction=found, errors=errors, why_not=why, reidentified=seen, in_records=seen is not None)
+        return DrawRisk(
+            reconstruction=found, errors=errors, why_not=why, reidentified=seen, in_records=seen is not None
+        )
     ones = pl.read_parquet(folder / AREAS).filter(pl.col("outcome") == "one").select(asked.area)
     matched = reidentify(people, pool, asked=asked, count="persons", one_solution=ones)
-    return Drawn(reconstruction=found, reidentified=matched, errors=errors)
+    return DrawRisk(reconstruction=found, reidentified=matched, errors=errors)
 
 
-def _in_records(subject: Subject, truth: Subject, asked: Asked) -> Reidentified | None:
+def _in_records(subject: Subject, truth: Subject, asked: AttackerColumns) -> Reidentified | None:
     """Return who is found in released records; None where they lack what is known or is to be learned."""
     needed = [*asked.keys, *asked.learn]
     try:

@@ -26,7 +26,7 @@ _PERSON: Final = "person "  # before the columns of persons in a domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Published:
+class PublishedCounts:
     """The counts of every area by table, NaN where one was left out; ``weight`` of each table if they are disturbed."""
 
     name: str
@@ -57,7 +57,7 @@ class _Own:
 
 def of_records(
     frame: pl.DataFrame, asked: Sequence[str], *, area: Sequence[str], name: str, of: str, public: bool
-) -> Published:
+) -> PublishedCounts:
     """Return the tables of records that are named, such as "sex x age", for every area."""
     named = [[each.strip() for each in one.split(" x ")] for one in asked]
     wanted = [[each for each in one if each not in area] for one in named]
@@ -70,7 +70,7 @@ def of_records(
 
 def of_bundle(
     files: BundleFiles, *, area: Sequence[str], name: str, exact: bool, person_columns: Sequence[str] = ()
-) -> Published:
+) -> PublishedCounts:
     """Return the published tables of a release that have the area; tables of persons where there are any.
 
     ``person_columns`` are those of its records; a specification names them only where some columns are not released.
@@ -97,7 +97,9 @@ def _with_area(files: BundleFiles, area: Sequence[str]) -> Iterator[_Own]:
         yield _Own(title=title, variables=by, rows=table.select(*area, *by, "count").cast(pl.String), variance=variance)
 
 
-def _published(own: Sequence[_Own], *, area: Sequence[str], name: str, of: str, exact: bool, public: bool) -> Published:
+def _published(
+    own: Sequence[_Own], *, area: Sequence[str], name: str, of: str, exact: bool, public: bool
+) -> PublishedCounts:
     """Return tables by area; kinds of persons that a table has nowhere are none."""
     codes = _codes(own)
     size = math.prod(len(each) for each in codes.values())
@@ -131,7 +133,7 @@ def _published(own: Sequence[_Own], *, area: Sequence[str], name: str, of: str, 
         tables={title: category[kept] for title, category in categories.items()},
         codes=codes,
     )
-    return Published(
+    return PublishedCounts(
         name=name,
         of=of,
         tables=tables,

@@ -26,7 +26,7 @@ Outcome = Literal["one", "several", "none", "fitted", "time limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Block:
+class BlockSolution:
     """What tables say of a block: a solution (``cells`` with ``counts``), and how far it is certain.
 
     ``certain`` persons of each cell are there in every solution. ``difference`` is how many persons of the solution at
@@ -69,11 +69,11 @@ def block_system(counts: Mapping[str, _Array], tables: TableList) -> tuple[Syste
     return System(cells=cells.size, start=start, index=np.concatenate(members), total=np.concatenate(totals)), cells
 
 
-def reconstruct(counts: Mapping[str, _Array], tables: TableList, *, seconds: float = 30.0) -> Block:
+def reconstruct(counts: Mapping[str, _Array], tables: TableList, *, seconds: float = 30.0) -> BlockSolution:
     """Return what the tables of a block say of the persons in it."""
     persons = max(int(each.sum()) for each in counts.values())
     nobody = np.zeros(0, dtype=np.int64)
-    none = Block(outcome="none", persons=persons, cells=nobody, counts=nobody, certain=nobody)
+    none = BlockSolution(outcome="none", persons=persons, cells=nobody, counts=nobody, certain=nobody)
     made = block_system(counts, tables)
     found = None if made is None else propagated(made[0])
     if made is None or found is None:
@@ -96,7 +96,7 @@ def reconstruct(counts: Mapping[str, _Array], tables: TableList, *, seconds: flo
         elif outcome != "time limit":
             outcome = "several" if sure else "time limit"
     kept = values > 0
-    return Block(
+    return BlockSolution(
         outcome=outcome,
         persons=persons,
         cells=cells[kept],
@@ -108,7 +108,7 @@ def reconstruct(counts: Mapping[str, _Array], tables: TableList, *, seconds: flo
 
 def fit(
     counts: Mapping[str, _Array], tables: TableList, *, weight: Mapping[str, float] | None = None, seconds: float = 30.0
-) -> Block:
+) -> BlockSolution:
     """Return the persons whose tables are nearest to disturbed ones; a count that was left out is NaN.
 
     >>> from stirred.risk.table_lists import table_list
@@ -132,9 +132,9 @@ def fit(
     found = nearest(whole, weight=np.concatenate(weights), seconds=seconds)
     if found.status != "solved":
         nobody = np.zeros(0, dtype=np.int64)
-        return Block(outcome="time limit", persons=0, cells=nobody, counts=nobody, certain=nobody)
+        return BlockSolution(outcome="time limit", persons=0, cells=nobody, counts=nobody, certain=nobody)
     cells = np.flatnonzero(found.values)
-    return Block(
+    return BlockSolution(
         outcome="fitted",
         persons=int(found.values.sum()),
         cells=cells,

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import encode
-from stirred.risk.attackers import AGE, PERSON, Asked, attackers_file
+from stirred.risk.attackers import AGE, PERSON, AttackerColumns, attackers_file
 from stirred.risk.table_lists import AGES
 
 _Array = npt.NDArray[Any]
@@ -33,7 +33,7 @@ ONE_SOLUTION: Final = "nonmodal unique, one solution"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stratum:
+class LinkSums:
     """Sums over the attacker's records of some kind of persons; ``own`` and ``replaced`` where records are linked."""
 
     name: str
@@ -77,9 +77,9 @@ class Stratum:
 class Reidentified:
     """What an attacker finds, by kinds of persons. Computed from the truth: it stays inside the agency."""
 
-    strata: tuple[Stratum, ...]
+    strata: tuple[LinkSums, ...]
 
-    def __getitem__(self, name: str) -> Stratum:
+    def __getitem__(self, name: str) -> LinkSums:
         return next(each for each in self.strata if each.name == name)
 
     @property
@@ -92,7 +92,7 @@ def reidentify(
     truth: pl.DataFrame,
     pool: pl.DataFrame,
     *,
-    asked: Asked | None = None,
+    asked: AttackerColumns | None = None,
     attacker: pl.DataFrame | None = None,
     count: str | None = None,
     origin: str | None = None,
@@ -114,7 +114,7 @@ def reidentify(
     >>> found["all"].precision, found["nonmodal unique"].excess
     (1.0, 1.0)
     """
-    asked = asked or Asked()
+    asked = asked or AttackerColumns()
     file = attackers_file(truth, asked) if attacker is None else attacker
     coded = _coded(truth, file, pool, asked)
     person = file[PERSON].fill_null(-1).to_numpy()
@@ -138,7 +138,7 @@ def reidentify(
     return Reidentified(strata=tuple(_stratum(name, sums, mask & chosen) for name, mask in kinds.items()))
 
 
-def kinds_of_persons(truth: pl.DataFrame, asked: Asked) -> dict[str, _Array]:
+def kinds_of_persons(truth: pl.DataFrame, asked: AttackerColumns) -> dict[str, _Array]:
     """Return who is modal, nonmodal, and vulnerable: nonmodal, and alone in the truth with area, sex and age group."""
     alike = truth.select(*asked.area, __n=pl.len().over([*asked.area, *asked.learn]))
     modal = alike.select(pl.col("__n") == pl.col("__n").max().over(asked.area)).to_series().to_numpy()
@@ -147,11 +147,11 @@ def kinds_of_persons(truth: pl.DataFrame, asked: Asked) -> dict[str, _Array]:
     return {"modal": modal, "nonmodal": ~modal, VULNERABLE: ~modal & alone}
 
 
-def _stratum(name: str, sums: dict[str, _Array], mask: _Array) -> Stratum:
-    return Stratum(name=name, records=int(mask.sum()), **{each: float(of[mask].sum()) for each, of in sums.items()})
+def _stratum(name: str, sums: dict[str, _Array], mask: _Array) -> LinkSums:
+    return LinkSums(name=name, records=int(mask.sum()), **{each: float(of[mask].sum()) for each, of in sums.items()})
 
 
-def _grouped(keys: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+def _grouped(keys: pl.DataFrame, asked: AttackerColumns) -> pl.DataFrame:
     """Return keys with the group of the age for the age, where it is one in years."""
     if AGE not in asked.known or not keys[AGE].dtype.is_integer():
         return keys
@@ -169,7 +169,7 @@ class _Coded:
     pool_values: _Array
 
 
-def _coded(truth: pl.DataFrame, file: pl.DataFrame, pool: pl.DataFrame, asked: Asked) -> _Coded:
+def _coded(truth: pl.DataFrame, file: pl.DataFrame, pool: pl.DataFrame, asked: AttackerColumns) -> _Coded:
     in_groups = AGE in asked.known and AGE not in pool.columns
     shown = pool.rename({"age_from": AGE}) if in_groups else pool
     kinds = truth.schema
@@ -246,7 +246,7 @@ def _weight_of(wanted: _Array, codes: _Array, weight: _Array) -> _Array:
     return np.where(known[at] == wanted, total[at], 0.0)
 
 
-def _odds_of_replacement(truth: pl.DataFrame, asked: Asked) -> _Array:
+def _odds_of_replacement(truth: pl.DataFrame, asked: AttackerColumns) -> _Array:
     """Return the probability that another person of the larger area, drawn at random, has the same values."""
     inside = pl.len().over(asked.within) if asked.within else pl.len()
     counts = truth.select(n=pl.len().over([*asked.within, *asked.learn]), all=inside)

@@ -18,8 +18,8 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.randomness.entropy import Entropy
 from stirred.risk.areas import AREAS, RECORDS, Progress, reconstruct_areas
-from stirred.risk.attackers import PERSON, Asked
-from stirred.risk.reidentification import VULNERABLE, Reidentified, Stratum, kinds_of_persons, reidentify
+from stirred.risk.attackers import PERSON, AttackerColumns
+from stirred.risk.reidentification import VULNERABLE, LinkSums, Reidentified, kinds_of_persons, reidentify
 from stirred.risk.subject import Subject
 from stirred.risk.table_lists import cells_of
 
@@ -91,12 +91,12 @@ def replaced_in_tables(
     released: pl.DataFrame,
     origin: _Array,
     *,
-    asked: Asked,
+    asked: AttackerColumns,
     attacker: pl.DataFrame,
     records: pl.DataFrame,
     folder: Path,
     progress: Progress | None = None,
-) -> Stratum:
+) -> LinkSums:
     """Attack the tables of one vulnerable person in each area again, with the values of somebody of the larger area.
 
     ``released`` are the persons whose tables were published, ``origin`` their rows of the truth, and ``records`` what
@@ -114,7 +114,7 @@ def replaced_in_tables(
     same = chosen.select(pl.col(name) == there[name] for name in asked.area).to_numpy().all(axis=1)
     inside = (row >= 0) & same
 
-    def attacked(pool: pl.DataFrame, targets: _Array) -> Stratum:
+    def attacked(pool: pl.DataFrame, targets: _Array) -> LinkSums:
         found = reidentify(truth, pool, asked=asked, attacker=attacker, count="persons", targets=targets.tolist())
         return found["all"]
 
@@ -129,7 +129,7 @@ def replaced_in_tables(
     return replace(whole, replaced=whole.confirmed - attacked(records, person[inside]).confirmed + again)
 
 
-def _somebody_else(truth: pl.DataFrame, asked: Asked, lots: _Array) -> _Array:
+def _somebody_else(truth: pl.DataFrame, asked: AttackerColumns, lots: _Array) -> _Array:
     """Return for every person the next one of the larger area, in an order by lot: all others are equally likely."""
     area = encode(truth, [*asked.within]).codes.astype(np.int64)
     order = np.lexsort((lots, area))
@@ -152,7 +152,7 @@ def reidentify_release(
     subject: Subject,
     true: Subject,
     *,
-    asked: Asked,
+    asked: AttackerColumns,
     attacker: pl.DataFrame,
     folder: Path | None = None,
     progress: Progress | None = None,

@@ -22,7 +22,7 @@ import polars as pl
 
 from stirred.data.codes import Codes, encode
 from stirred.data.columns import select
-from stirred.data.guessing import Target, groups_of, spread, voted
+from stirred.data.guessing import GuessTarget, groups_of, spread, voted
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 
@@ -195,14 +195,14 @@ def _told(
         chance = told(codes, mixed, strata)[0]
     else:
         # Each value once for a household; the guess of a household weighs what its values say.
-        goal = Target.of(values, strata)
+        goal = GuessTarget.of(values, strata)
         right, blind = voted(goal, own, codes, with_strata=True).right / values.size, goal.at_most / values.size
         if right <= above:
             return None
         many = np.int64(int(codes.max(initial=0)) + 1)
         house, once = np.divmod(np.unique(own * many + codes), many)
         _, _, tau, covered = told(once.astype(np.uint32), values[house], strata[house])
-        chance = voted(Target.of(mixed, strata), own, codes, with_strata=True).right / values.size
+        chance = voted(GuessTarget.of(mixed, strata), own, codes, with_strata=True).right / values.size
     return Told(
         columns=names, target=target, units=values.size, right=right, blind=blind, covered=covered, tau=tau,
         by_chance=chance,

@@ -7,7 +7,7 @@ from stirred.spec.budget import Budget
 from stirred.spec.compare import Comparison, compare
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.convert import change_distance, change_unit, post_process, refine, to_distance, to_neighbours
-from stirred.spec.derivation import Derivation, Step
+from stirred.spec.derivation import Derivation, DerivationStep
 from stirred.spec.domain import Domain
 from stirred.spec.exact import INFINITE, Exact, exact, ln, sqrt
 from stirred.spec.explain import explain
@@ -57,6 +57,7 @@ __all__ = [
     "Comparison",
     "ConversionRefusedError",
     "Derivation",
+    "DerivationStep",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Domain",
@@ -80,7 +81,6 @@ __all__ = [
     "SpecificationError",
     "Staged",
     "StagedLaw",
-    "Step",
     "StirredError",
     "TradeOff",
     "UnitFactor",

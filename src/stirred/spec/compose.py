@@ -11,7 +11,7 @@ from typing import Final
 from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
 from stirred.spec.convert_output import at_most_one
-from stirred.spec.derivation import Derivation, Step
+from stirred.spec.derivation import Derivation, DerivationStep
 from stirred.spec.domain import AS_GIVEN, Domain
 from stirred.spec.exact import Exact, add_up, exp, ln, sqrt
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, records_of
@@ -394,7 +394,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     )
     steps = [step for part in parts for step in part.steps]
     joined = _listed(times, lambda i: specifications[i].budget_text, " and ")
-    steps.append(Step(action="together", theorem=theorem, before=joined, after=specification.budget_text))
+    steps.append(DerivationStep(action="together", theorem=theorem, before=joined, after=specification.budget_text))
     return Derivation(specification=specification, steps=tuple(steps))
 
 

@@ -8,7 +8,7 @@ from stirred.spec.specification import Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DerivationStep:
     """One step of a derivation: what was done, by which theorem, and the budgets before and after."""
 
     action: str
@@ -26,7 +26,7 @@ class Derivation:
     """A specification and the steps that lead to it. Nothing is converted silently."""
 
     specification: Specification
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
 
     def then(self, following: Derivation) -> Derivation:
         """Return both derivations one after the other; ``following`` starts from this specification."""
@@ -43,5 +43,5 @@ def stepped(
         theorem=tuple(dict.fromkeys((*after.theorem, theorem))),
         assumptions=tuple(dict.fromkeys(assumptions)),
     )
-    step = Step(action=action, theorem=theorem, before=before.budget_text, after=after.budget_text)
+    step = DerivationStep(action=action, theorem=theorem, before=before.budget_text, after=after.budget_text)
     return Derivation(specification=after, steps=(step,))

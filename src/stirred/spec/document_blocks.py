@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from stirred.spec.budget import Budget, ByUniverse, Constant, Derived, Free, PermutationSwapping, Policy, SwappedStrata
 from stirred.spec.document_schema import (
     BudgetDocument,
+    BudgetPolicyDocument,
     InequalityDocument,
     InputPremetricDocument,
     KeysAloneDocument,
@@ -18,7 +19,6 @@ from stirred.spec.document_schema import (
     NamedDocument,
     OneRunDocument,
     OutputPremetricDocument,
-    PolicyDocument,
     SpecificationDocument,
     UnpublishedDocument,
 )
@@ -207,7 +207,7 @@ _POLICIES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 
 
-def _policy_in(document: PolicyDocument) -> Policy:
+def _policy_in(document: BudgetPolicyDocument) -> Policy:
     needed, optional = _POLICIES[document.name]
     for key in needed:
         if getattr(document, key) is None:

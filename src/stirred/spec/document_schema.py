@@ -136,7 +136,7 @@ class UniverseBudgetDocument(Strict):
     value: Number
 
 
-class PolicyDocument(Strict):
+class BudgetPolicyDocument(Strict):
     """The budget as a function of the universe."""
 
     name: Literal["constant", "free", "permutation-swapping", "by-universe", "derived"]
@@ -156,7 +156,7 @@ class PolicyDocument(Strict):
 class BudgetDocument(Strict):
     """How much may change: the policy and its value at the realised universe, in the customary parameter."""
 
-    policy: PolicyDocument
+    policy: BudgetPolicyDocument
     parameter: Literal["epsilon", "rho2", "mu", "tau", "steps", "eta", "chi2", "w"] | None = None
     realised: float | int | Literal["inf"] | None = None
     exact: str | None = None

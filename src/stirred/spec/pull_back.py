@@ -32,7 +32,7 @@ _ORDERED: Final = {"d_HamS": "d_Ham", "d_SymDiff": "d_InsDel"}
 
 
 @dataclass(frozen=True, slots=True)
-class Preparation:
+class PreparationStep:
     """A step that was done to the file before the mechanism saw it, and what it does to distances.
 
     ``factors`` has for each distance of the release the factor ``a k + b``, where the caller states ``k`` if ``stated``
@@ -49,23 +49,23 @@ class Preparation:
 
 # Every factor is attained on small files, which the tests list.
 STEPS: Final = {
-    RECODE: Preparation("recoded record by record", _ONE),
-    "edit": Preparation("edited record by record", _ONE),
-    "clip": Preparation("clipped to limits fixed beforehand", _ONE),
-    "forget-order": Preparation("put into no order", dict.fromkeys(_ORDERED, (0, 1)), before=_ORDERED,
-                                refused="a file in no order has no positions to compare"),
-    "filter": Preparation("filtered record by record", {"d_SymDiff": (0, 1), "d_InsDel": (0, 1)}, _SIZE),
-    "deduplicate": Preparation("rid of repeated records", {"d_SymDiff": (0, 1), "d_InsDel": (0, 2)}, _SIZE),
-    "join": Preparation("joined with a public table", {"d_SymDiff": (1, 0), "d_InsDel": (1, 0)}, _SIZE,
-                        stated="the largest number of rows that one record can match"),
-    "impute-copies": Preparation("completed by imputation, donors fixed by public identifiers", _TIMES, stated=_COPIES,
-                                 before=dict.fromkeys(_ONE, "d_Ham")),
-    "impute-by-position": Preparation("completed by imputation, donors fixed by position", {"d_Ham": (1, 0)},
-                                      "files that differ only in order are no distance apart, and have other donors",
-                                      stated=_COPIES),
-    "clip-at-rank": Preparation("clipped at this file's own value of a rank fixed beforehand, counted from the top",
-                                {**_TIMES, "d_SymDiff": (2, -1), "d_InsDel": (2, -1)},
-                                stated="the rank, such as 2 for the second largest value"),
+    RECODE: PreparationStep("recoded record by record", _ONE),
+    "edit": PreparationStep("edited record by record", _ONE),
+    "clip": PreparationStep("clipped to limits fixed beforehand", _ONE),
+    "forget-order": PreparationStep("put into no order", dict.fromkeys(_ORDERED, (0, 1)), before=_ORDERED,
+                                    refused="a file in no order has no positions to compare"),
+    "filter": PreparationStep("filtered record by record", {"d_SymDiff": (0, 1), "d_InsDel": (0, 1)}, _SIZE),
+    "deduplicate": PreparationStep("rid of repeated records", {"d_SymDiff": (0, 1), "d_InsDel": (0, 2)}, _SIZE),
+    "join": PreparationStep("joined with a public table", {"d_SymDiff": (1, 0), "d_InsDel": (1, 0)}, _SIZE,
+                            stated="the largest number of rows that one record can match"),
+    "impute-copies": PreparationStep("completed by imputation, donors fixed by public identifiers", _TIMES,
+                                     stated=_COPIES, before=dict.fromkeys(_ONE, "d_Ham")),
+    "impute-by-position": PreparationStep("completed by imputation, donors fixed by position", {"d_Ham": (1, 0)},
+                                "files that differ only in order are no distance apart, and have other donors",
+                                stated=_COPIES),
+    "clip-at-rank": PreparationStep("clipped at this file's own value of a rank fixed beforehand, counted from the top",
+                                    {**_TIMES, "d_SymDiff": (2, -1), "d_InsDel": (2, -1)},
+                                    stated="the rank, such as 2 for the second largest value"),
 }  # fmt: skip
 # Steps that have none, since it grows with the file.
 REFUSED: Final = {
@@ -144,7 +144,7 @@ def _own(step: str, lipschitz: int | Fraction | str | None, because: str) -> Fra
 
 
 def _known(
-    specification: Specification, step: str, known: Preparation, lipschitz: int | Fraction | str | None
+    specification: Specification, step: str, known: PreparationStep, lipschitz: int | Fraction | str | None
 ) -> Fraction:
     """Return the true factor of a step in the list."""
     premetric = specification.input_premetric

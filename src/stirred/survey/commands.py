@@ -19,7 +19,7 @@ from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose, conditions
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
 from stirred.survey.figures import PANELS, figure_6_1, figure_7_2, two_releases
-from stirred.survey.plain import EstimateOptions, estimate
+from stirred.survey.plain import SurveyEstimateOptions, estimate
 from stirred.survey.programme import programme_loss
 from stirred.survey.sensitivity import compare_settings, poststrat_sensitivity
 from stirred.survey.settings import ELEVENTH, Setting, all_settings
@@ -38,7 +38,7 @@ class SettingOptions(BaseModel):
     invariant: str | None = _option("The latest stage held fixed; frame-variables for the design alone.", "STAGE")
 
 
-class DesignOptions(BaseModel):
+class SurveyDesignOptions(BaseModel):
     """A sampling design; each takes the numbers that it needs."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
@@ -63,7 +63,9 @@ class DesignOptions(BaseModel):
     def drawn(self) -> Design:
         """Return the design."""
         given = {
-            name: value for name in DesignOptions.model_fields if (value := getattr(self, name)) not in (None, False)
+            name: value
+            for name in SurveyDesignOptions.model_fields
+            if (value := getattr(self, name)) not in (None, False)
         }
         if self.sizes is not None and self.design == "poisson":
             unknown = [name for name in given if name not in ("design", "sizes", "total", "n")]
@@ -73,7 +75,7 @@ class DesignOptions(BaseModel):
         return design_from(given)
 
 
-class ClaimOptions(DesignOptions, SettingOptions):
+class ClaimOptions(SurveyDesignOptions, SettingOptions):
     """What is claimed of the inner mechanism and of the sample."""
 
     inner: Literal["substitute", "edit", "add-remove"] | None = _option(
@@ -121,7 +123,7 @@ class AttackerOptions(AmplifyOptions):
     rate: str | None = _option("Instead of a design: the probability of a unit.", "RATE")
 
 
-class AuditOptions(DesignOptions):
+class AuditOptions(SurveyDesignOptions):
     """`stirred survey audit-design`."""
 
     epsilon: str = Field(description="The loss of the inner mechanisms.")
@@ -391,7 +393,7 @@ COMMANDS: Final = tuple(
         ("amplify", AmplifyOptions, amplified), ("deamplify", DeamplifyOptions, deamplified),
         ("compose", ComposeOptions, composed), ("poststrat", PoststratOptions, poststratified),
         ("attacker", AttackerOptions, attacked), ("compare", CompareOptions, compared),
-        ("audit-design", AuditOptions, audited), ("estimate", EstimateOptions, estimate),
+        ("audit-design", AuditOptions, audited), ("estimate", SurveyEstimateOptions, estimate),
         ("figures", FigureOptions, figures),
     )
 )  # fmt: skip

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from stirred.data.problems import number as told
 from stirred.spec.problems import wrong
-from stirred.survey.sample_design import Drawn, Stage
+from stirred.survey.sample_design import DrawnSample, SampleStage
 
 Numbers = NDArray[np.float64]
 LONELY: Final = ("fail", "remove", "certainty", "adjust", "average")  # R's options(survey.lonely.psu)
@@ -56,7 +56,7 @@ class Statistic:
         return own * (self.y - self.value(weights) * self.x) / below if below else np.full(own.size, np.nan)
 
 
-def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail", inside: Any = None) -> float:
+def variance_of_sum(scores: Numbers, drawn: DrawnSample, *, lonely: str = "fail", inside: Any = None) -> float:
     """Return the estimated variance of the sum of the scores of a sample.
 
     Strata without a row ``inside`` a domain are not lonely, and do not count in an average: R leaves them out.
@@ -81,7 +81,7 @@ def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail", insi
 
 
 def _stage_variance(
-    scores: Numbers, stage: Stage, share: Numbers, outer: Any, inside: Any, *, lonely: str, number: int
+    scores: Numbers, stage: SampleStage, share: Numbers, outer: Any, inside: Any, *, lonely: str, number: int
 ) -> float:
     _, first, back = np.unique(stage.unit, return_index=True, return_inverse=True)
     sums, stratum, n = np.bincount(back, weights=scores), stage.stratum[first], stage.sampled[first]

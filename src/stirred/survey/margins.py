@@ -13,7 +13,7 @@ from stirred.spec.problems import wrong
 Numbers = NDArray[np.float64]
 
 
-class Margin(NamedTuple):
+class KnownTotals(NamedTuple):
     """Classes of the rows, counted from 0, and the known total of each class."""
 
     classes: NDArray[np.int64]
@@ -24,7 +24,7 @@ class Margin(NamedTuple):
         return np.bincount(self.classes, numbers, self.totals.size).astype(np.float64)
 
 
-def read_margins(file: pl.DataFrame, rows: pl.DataFrame) -> list[Margin]:
+def read_margins(file: pl.DataFrame, rows: pl.DataFrame) -> list[KnownTotals]:
     """Read totals: the last column; in a row, the columns that are filled in say the class.
 
     >>> rows = pl.DataFrame({"sex": ["f", "m", "m"], "age": ["a", "a", "b"]})
@@ -52,11 +52,11 @@ def read_margins(file: pl.DataFrame, rows: pl.DataFrame) -> list[Margin]:
         if -1 in classes:
             what = f"a record has {', '.join(filled_in)} without a known total"
             raise wrong(what, where="totals", remedy="give a total for every class of the sample")
-        found.append(Margin(np.array(classes, dtype=np.int64), np.array([*totals.values()])))
+        found.append(KnownTotals(np.array(classes, dtype=np.int64), np.array([*totals.values()])))
     return found
 
 
-def adjusted(weights: Numbers, margins: list[Margin]) -> Numbers:
+def adjusted(weights: Numbers, margins: list[KnownTotals]) -> Numbers:
     """Return weights that add up to all totals."""
     for _ in range(10_000):
         last = before = weights
@@ -75,7 +75,7 @@ def adjusted(weights: Numbers, margins: list[Margin]) -> Numbers:
     raise wrong("the weights do not settle: totals contradict each other", where="totals", remedy="check the sums")
 
 
-def residuals(scores: Numbers, margins: list[Margin], weights: Numbers, after: Numbers) -> Numbers:
+def residuals(scores: Numbers, margins: list[KnownTotals], weights: Numbers, after: Numbers) -> Numbers:
     """Return what of the scores the classes leave unexplained; R weighs it for one margin and not for several."""
     by = weights if len(margins) == 1 else np.ones(weights.size)
     for margin in margins * (1 if len(margins) == 1 else 10):  # ten rounds, as R

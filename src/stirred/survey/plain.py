@@ -33,7 +33,7 @@ def _option(described: str, form: str, default: Any = None) -> Any:
     return Field(default=default, description=described, json_schema_extra={"form": form})
 
 
-class EstimateOptions(BaseModel):
+class SurveyEstimateOptions(BaseModel):
     """`stirred survey estimate`."""
 
     file: Path = Field(description="The sample, one row for each record.", json_schema_extra={"argument": "FILE"})
@@ -81,7 +81,7 @@ class EstimateOptions(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimated:
+class SurveyEstimate:
     """One estimate: of which kind, of what, in which domain, with its standard error and the records behind it."""
 
     kind: str
@@ -111,7 +111,7 @@ class Estimated:
 class Sample:
     """A sample with its design, from which estimates are made."""
 
-    def __init__(self, rows: pl.DataFrame, options: EstimateOptions) -> None:
+    def __init__(self, rows: pl.DataFrame, options: SurveyEstimateOptions) -> None:
         design = options.drawn_by()
         self.rows, self.lonely, self.pps = rows, options.lonely, options.pps
         known = [name for name in design.columns if name in rows.columns]
@@ -196,7 +196,7 @@ class Sample:
                 yield dict(zip(by, values, strict=True)), inside
 
 
-def estimate(options: EstimateOptions, _: Progress | None) -> Outcome:
+def estimate(options: SurveyEstimateOptions, _: Progress | None) -> Outcome:
     """Estimate from a sample without noise, to check against R."""
     if not 0 < options.confidence < 1:
         raise wrong(f"{options.confidence} is not a confidence", where="confidence", remedy="write such as 0.95")
@@ -229,15 +229,15 @@ def _read(file: Path) -> pl.DataFrame:
 
 
 def _estimates(
-    sample: Sample, options: EstimateOptions, chosen: NDArray[np.bool_], reach: float
-) -> Iterator[Estimated]:
+    sample: Sample, options: SurveyEstimateOptions, chosen: NDArray[np.bool_], reach: float
+) -> Iterator[SurveyEstimate]:
     ones = np.ones(sample.rows.height)
 
     def of(
         kind: str, name: str, level: str | None, domain: dict[str, str], statistic: Statistic, own: Any = True
-    ) -> Estimated:
+    ) -> SurveyEstimate:
         value, se = sample.estimated(statistic)
-        return Estimated(
+        return SurveyEstimate(
             kind=kind, variable=name, level=level, domain=domain, estimate=value, se=se, reach=reach,
             records=int((statistic.inside & own).sum()),
         )  # fmt: skip
@@ -291,7 +291,7 @@ def _chosen(sample: Sample, where: str | None) -> Any:
     return column.is_in(_names(values)).fill_null(value=False).to_numpy()
 
 
-def _replicates(options: EstimateOptions, rows: pl.DataFrame, weight: str | None) -> Replicates | None:
+def _replicates(options: SurveyEstimateOptions, rows: pl.DataFrame, weight: str | None) -> Replicates | None:
     if options.replicates is None:
         if lost := [n for n in ("rho", "scale", "rscales", "mse") if getattr(options, n) not in (None, False)]:
             raise wrong("it is of replicate weights", where=lost[0], remedy="name their columns with --replicates")
@@ -317,7 +317,7 @@ def _replicates(options: EstimateOptions, rows: pl.DataFrame, weight: str | None
     return Replicates(names=tuple(names), weights=own.to_numpy(), scale=scale, rscales=rscales, mse=options.mse)
 
 
-def _grid(kind: str, found: Sequence[Estimated]) -> Grid:
+def _grid(kind: str, found: Sequence[SurveyEstimate]) -> Grid:
     by = [*dict.fromkeys(name for e in found for name in e.domain)]
     header = (*by, *(() if kind == "table" else ("",)), "total" if kind == "table" else kind, "SE", "from", "to")
     rows = []

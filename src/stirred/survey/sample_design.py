@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class SampleStage:
     """One stage of a sample, row by row: the stratum, the cluster, and how many clusters its stratum has.
 
     Codes count from 0 and are unique in the file: clusters are nested in strata, and stages in the stage before.
@@ -33,10 +33,10 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class DrawnSample:
     """A sample as drawn: its stages, the largest units first, and the design weight of every row."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[SampleStage, ...]
     weights: Numbers
 
 
@@ -81,7 +81,7 @@ class SurveyDesign:
         """Return all columns that the design names."""
         return (*self.ids, *self.strata, *self.fpc, *([self.weights] if self.weights else []))
 
-    def drawn(self, rows: Mapping[str, Any], *, unequal: bool = False) -> Drawn:
+    def drawn(self, rows: Mapping[str, Any], *, unequal: bool = False) -> DrawnSample:
         """Return the sample by columns, checked: clusters nested in strata, one population size for each stratum.
 
         ``unequal`` shares drawn: ``fpc`` is the probability of each cluster, and may differ inside a stratum.
@@ -92,7 +92,7 @@ class SurveyDesign:
         if absent:
             raise wrong(f"no column {absent[0]!r}", where="design", remedy="name columns of the sample")
         length = len(next(iter(rows.values()))) if rows else 0
-        stages: list[Stage] = []
+        stages: list[SampleStage] = []
         sizes = self._sizes(rows)
         outer = np.zeros(length, dtype=np.int64)
         for k in range(max(len(self.ids), 1)):
@@ -103,7 +103,7 @@ class SurveyDesign:
             _check_nested(unit, stratum, where=self.ids[k] if self.ids else "rows")
             stages.append(self._stage(k, sizes, stratum, unit, unequal=unequal))
             outer = unit
-        return Drawn(stages=tuple(stages), weights=self._weights(rows, stages))
+        return DrawnSample(stages=tuple(stages), weights=self._weights(rows, stages))
 
     def _sizes(self, rows: Mapping[str, Any]) -> list[tuple[Numbers, bool]]:
         """Return the columns of fpc, and whether they are fractions: all of them are, or none."""
@@ -113,13 +113,15 @@ class SurveyDesign:
             raise wrong("some values are fractions and some are sizes", where="design fpc", remedy="use one for all")
         return [(each, fraction) for each in given]
 
-    def _stage(self, k: int, sizes: list[tuple[Numbers, bool]], stratum: Codes, unit: Codes, *, unequal: bool) -> Stage:
+    def _stage(
+        self, k: int, sizes: list[tuple[Numbers, bool]], stratum: Codes, unit: Codes, *, unequal: bool
+    ) -> SampleStage:
         import numpy as np
 
         _, first = np.unique(unit, return_index=True)
         sampled = np.bincount(stratum[first], minlength=int(stratum.max(initial=0)) + 1)[stratum]
         if k >= len(sizes):
-            return Stage(stratum=stratum, unit=unit, sampled=sampled, population=None)
+            return SampleStage(stratum=stratum, unit=unit, sampled=sampled, population=None)
         name, (given, fraction) = self.fpc[k], sizes[k]
         if unequal and not fraction:
             raise wrong("probabilities are at most 1", where=f"design fpc {name}", remedy="name their column")
@@ -130,9 +132,9 @@ class SurveyDesign:
                 "a stratum has fewer units than were drawn from it", where=f"design fpc {name}",
                 remedy="fpc is the number of units in the population stratum, or the share drawn",
             )  # fmt: skip
-        return Stage(stratum=stratum, unit=unit, sampled=sampled, population=population)
+        return SampleStage(stratum=stratum, unit=unit, sampled=sampled, population=population)
 
-    def _weights(self, rows: Mapping[str, Any], stages: list[Stage]) -> Numbers:
+    def _weights(self, rows: Mapping[str, Any], stages: list[SampleStage]) -> Numbers:
         import numpy as np
 
         if self.weights is not None:

@@ -94,7 +94,7 @@ def poststrat_sensitivity(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class SettingNoise:
     """One setting for a Horvitz-Thompson total: the noise that it needs for the same loss."""
 
     setting: Setting
@@ -120,7 +120,7 @@ class Compared:
 
 def compare_settings(
     *, n: int, weights: Ends, bounds: Ends | None, epsilon: Number, estimator: str = "any"
-) -> tuple[Compared, ...]:
+) -> tuple[SettingNoise, ...]:
     """Return the eleven settings with the noise that each needs; sampling amplifies by the largest rate, 1/w.
 
     Weights that vary with the frame amplify nothing: a unit that was not drawn changes the weights of those that were.
@@ -141,7 +141,7 @@ def compare_settings(
             if rate > 1:
                 raise wrong("a weight is below 1", where="weights", remedy="a design weight is 1 over a probability")
             inner = deamplify(wanted, Poisson((rate,)))
-        rows.append(Compared(setting=setting, sensitivity=sensitivity, inner=inner, amplified=amplified))
+        rows.append(SettingNoise(setting=setting, sensitivity=sensitivity, inner=inner, amplified=amplified))
     return tuple(rows)
 
 

@@ -21,7 +21,7 @@ TitledErrors = tuple[tuple[str, ExpectedError], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Compared:
+class MechanismComparison:
     """One mechanism on the file; without ``areas`` whom it changes is protected."""
 
     name: str
@@ -57,7 +57,7 @@ def compare_mechanisms(
     *,
     errors: Callable[[Mechanism, Microdata], TitledErrors] | None = None,
     plans: Sequence[Plan] = (),
-) -> list[Compared]:
+) -> list[MechanismComparison]:
     """Return mechanisms side by side.
 
     ``errors`` gives tables by title with the error to expect, such as ``inference.swap_moments.expected_errors``.
@@ -75,5 +75,5 @@ def compare_mechanisms(
         plan = plans[number] if plans else mechanism.plan(data, doubts=False)
         own = () if errors is None else errors(mechanism, records)
         areas = mechanism.areas_changed(plan)
-        found.append(Compared(name=name, mechanism=mechanism, plan=plan, areas=areas, errors=own))
+        found.append(MechanismComparison(name=name, mechanism=mechanism, plan=plan, areas=areas, errors=own))
     return found

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from stirred import Entropy, PermutationSwap
-from stirred.audit import Verdict, audit
+from stirred.audit import AuditVerdict, audit
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import tunable
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
@@ -116,7 +116,7 @@ class SoldAsNoiseAlone(NoisyTables):
 
 def test_the_audit_refutes_the_promise_of_the_noise_alone() -> None:
     settings = {"after": SWAPPED, "noise": "laplace", "epsilon": EPSILON, "tables": CROSSED, "values": VALUES}
-    assert audit(SoldAsNoiseAlone(**settings)).verdict is Verdict.FAILED  # type: ignore[arg-type]
+    assert audit(SoldAsNoiseAlone(**settings)).verdict is AuditVerdict.FAILED  # type: ignore[arg-type]
     assert audit(NOISY).passed
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.audit.exhaustive import Verdict, audit
+from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.intervals import half_width, variance_of
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
@@ -192,7 +192,7 @@ def test_the_promise_is_attained_where_records_have_nothing_in_common() -> None:
     """All parts of the budget at once: 9.888, and not a hair less."""
     blocks = BLOCKS.head(1).with_columns(aiannh=pl.lit("A"))
     result = audit(SafeTabP(blocks=blocks))
-    assert result.verdict is Verdict.PASSED
+    assert result.verdict is AuditVerdict.PASSED
     assert result.loss.low == result.budget == exact("9.888")
 
 
@@ -205,7 +205,7 @@ def test_a_budget_a_hair_too_small_fails_with_a_witness() -> None:
     budget = toy_budget("us-2020-p")
     budget["parts"] = budget["parts"][:1]
     result = audit(TooProud(blocks=BLOCKS, budget=budget))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
     assert result.witness is not None
     assert "is likelier from the dataset" in str(result.witness)
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stirred.audit import FiniteMechanism, Verdict, audit
+from stirred.audit import AuditVerdict, FiniteMechanism, audit
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.registry import build, settings_for
@@ -66,7 +66,7 @@ SMALL = [
 @pytest.mark.parametrize("number", range(len(SMALL)))
 def test_the_loss_over_all_small_files_keeps_the_promise(number: int) -> None:
     result = audit(SMALL[number])
-    assert result.verdict is Verdict.PASSED, result.in_words
+    assert result.verdict is AuditVerdict.PASSED, result.in_words
     assert result.loss.is_exact
 
 
@@ -101,7 +101,7 @@ def test_noise_by_a_smaller_sigma_is_caught() -> None:
     promise = quieter.audit_specification([])
     (first, *_) = louder.audit_universes()
     result = audit(FiniteMechanism(function=louder.law, datasets=first, promise=promise))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
 
 
 @pytest.mark.parametrize("level", ["region", "ward"])
@@ -111,7 +111,7 @@ def test_dropping_an_invariant_from_the_multiverse_makes_the_loss_infinite(level
     files = [file for universe in own.audit_universes() for file in universe]
     promise = own.audit_specification(files).with_flavor(multiverse=Multiverse())
     result = audit(FiniteMechanism(function=own.law, datasets=files, promise=promise.with_budget(10**6)))
-    assert result.verdict is Verdict.FAILED
+    assert result.verdict is AuditVerdict.FAILED
     assert result.loss.low.is_infinite
     assert audit(own).passed
 

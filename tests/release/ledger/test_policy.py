@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
-from stirred.release.ledger.total import Part, Total
+from stirred.release.ledger.total import SummedEntries, Total
 from stirred.spec import Domain, Inequality, InputPremetric, Margin, Multiverse, Named, Specification, approximate
 from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
@@ -405,7 +405,9 @@ def test_no_release_makes_the_total_fall(ledger: Ledger) -> None:
     everything = Margin(of="person", variables=("age",))
     policy, free = limit("10"), specification("9")
     fixed = specification("8", invariants=[everything])
-    nine, eight = (Total(parts=(Part(derivation=Derivation(specification=s), entries=(1,)),)) for s in (free, fixed))
+    nine, eight = (
+        Total(parts=(SummedEntries(derivation=Derivation(specification=s), entries=(1,)),)) for s in (free, fixed)
+    )
     with pytest.raises(
         OverLimitError, match=r"the total would fall from ρ²=9 with nothing held fixed to ρ²=8 with this"
     ):

@@ -55,7 +55,7 @@ RedrawnStratum = Callable[[Sequence[int], Fraction, Sequence[Fraction]], Redrawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellLaw:
+class SwapCellLaw:
     """How a swap treats the cells of a table.
 
     ``rate_of`` gives the rate of a stratum by its match values. All permutations that move equally many records are

@@ -12,7 +12,7 @@ import polars as pl
 from stirred.data.problems import bad_plan
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import Adviser, Exchange
-from stirred.mechanisms.contract.cells import CellLaw, NumberMoved, RedrawnStratum
+from stirred.mechanisms.contract.cells import NumberMoved, RedrawnStratum, SwapCellLaw
 from stirred.mechanisms.contract.plan import SAMPLED
 from stirred.mechanisms.contract.release import RECORDS, Check, Frames, PublicFile, Release, Table, Written
 from stirred.mechanisms.contract.settings import Settings
@@ -244,7 +244,7 @@ class Defaults:
         raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
 
     @property
-    def cell_law(self) -> CellLaw | None:
+    def cell_law(self) -> SwapCellLaw | None:
         """Return how it treats the cells of tables, if it swaps and they have closed forms: foretold and corrected."""
         return None
 

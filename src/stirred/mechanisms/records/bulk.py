@@ -26,10 +26,10 @@ from stirred.data.columns import Columns
 from stirred.data.frames import write_frame
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.pieces import Piece, Schema, checksum_of, pieces_of, schema_of
+from stirred.data.pieces import RowRange, Schema, checksum_of, pieces_of, schema_of
 from stirred.data.problems import bad_plan
 from stirred.engines.codes import Messages, exchange_codes, grouped, lost
-from stirred.engines.protocol import Cluster, bad_engine
+from stirred.engines.protocol import ClusterEngine, bad_engine
 from stirred.mechanisms.protocol import PERSONS, RECORDS
 from stirred.mechanisms.records.kernels.addressing import Excerpt
 from stirred.mechanisms.records.kernels.rates import RecordRates
@@ -46,7 +46,7 @@ _BYTES_A_ROW: Final = 96  # of a record in the exchange: messages, columns, the 
 _PLACE: Final = "__place"
 
 
-def check_blocks(cluster: Cluster, strata: Strata) -> None:
+def check_blocks(cluster: ClusterEngine, strata: Strata) -> None:
     """Refuse strata whose block does not fit into a task, with its number of records."""
     most, largest = cluster.memory // _BYTES_A_ROW, int(_block_sizes(strata).max(initial=0))
     if largest > most:
@@ -58,14 +58,14 @@ def check_blocks(cluster: Cluster, strata: Strata) -> None:
         )
 
 
-def check_records(cluster: Cluster, data: Microdata, plan: SwapPlan) -> None:
+def check_records(cluster: ClusterEngine, data: Microdata, plan: SwapPlan) -> None:
     """Refuse if the cluster reads other records than were planned."""
     _check_table(cluster, "households", data.households, [*dict.fromkeys([*plan.hold, *plan.universe.swap])])
     if data.persons is not None:
         _check_table(cluster, "persons", data.persons, _of_persons(data))
 
 
-def _check_table(cluster: Cluster, role: str, table: Columns, names: Sequence[str]) -> None:
+def _check_table(cluster: ClusterEngine, role: str, table: Columns, names: Sequence[str]) -> None:
     pieces = [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
     expected: list[list[int]] = [[] for _ in pieces]
     schema, aside = schema_of(table, names), ThreadPoolExecutor(1)
@@ -84,7 +84,7 @@ def _check_table(cluster: Cluster, role: str, table: Columns, names: Sequence[st
         )
 
 
-def _seen(schema: Schema, piece: Piece) -> list[int]:
+def _seen(schema: Schema, piece: RowRange) -> list[int]:
     """Return the checksums of the columns of a piece."""
     return [checksum_of(column, first=piece.first) for column in piece.read(schema).get_columns()]
 
@@ -97,7 +97,7 @@ def _of_persons(data: Microdata) -> list[str]:
 # ---- the exchange -----------------------------------------------------------------------------------------
 
 
-def exchange(cluster: Cluster, plan: SwapPlan, kernel: Kernel, swapped: Codes, entropy: Entropy) -> None:
+def exchange(cluster: ClusterEngine, plan: SwapPlan, kernel: Kernel, swapped: Codes, entropy: Entropy) -> None:
     """Exchange the swap codes of all records, in place: every part has whole blocks of strata."""
     assert plan.origin is not None
     rows, strata, sizes = swapped.size, plan.strata, _block_sizes(plan.strata)
@@ -181,7 +181,7 @@ def _read(paths: Sequence[Path | None]) -> Iterator[pl.DataFrame]:
 
 
 def gathered(
-    cluster: Cluster, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Codes, order: Rows
+    cluster: ClusterEngine, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Codes, order: Rows
 ) -> SwappedParts:
     """Bring whole records, and persons with their households, into the released order, and write them in parts."""
     places = np.empty_like(order)
@@ -233,7 +233,9 @@ class _Made:
         return scratch / f"places-{self.role}.npy"
 
 
-def _agree(cluster: Cluster, made: _Made, table: Columns, parts: Sequence[Path | None], places: Sequence[int]) -> bool:
+def _agree(
+    cluster: ClusterEngine, made: _Made, table: Columns, parts: Sequence[Path | None], places: Sequence[int]
+) -> bool:
     """Compare the records of the input, with their places, with those in the files that were written.
 
     ``places`` are checksums, made here, of what the machines were told about the places of each piece.
@@ -248,7 +250,7 @@ def _agree(cluster: Cluster, made: _Made, table: Columns, parts: Sequence[Path |
     return [told for told, _ in came] == places and given == found and given[0] == table.height
 
 
-def _of_piece(made: _Made, types: Schema, saved: Path, piece: Piece) -> tuple[int, tuple[int, int, int]]:
+def _of_piece(made: _Made, types: Schema, saved: Path, piece: RowRange) -> tuple[int, tuple[int, int, int]]:
     places = np.array(np.load(saved, mmap_mode="r")[piece.slice])
     sums = _sums(made, piece.read(types) if types else pl.DataFrame(), places)
     return checksum_of(pl.Series(places), first=piece.first), sums
@@ -290,7 +292,7 @@ def _sum_of(frame: pl.DataFrame) -> int:
 
 
 def _gathered(
-    cluster: Cluster, parts: int, made: _Made, table: Columns, names: Sequence[str], places: Rows
+    cluster: ClusterEngine, parts: int, made: _Made, table: Columns, names: Sequence[str], places: Rows
 ) -> tuple[list[Path | None], Callable[[], bool]]:
     """Send the rows of a table to the parts that their places are in; return the files of the parts, and their check.
 
@@ -307,7 +309,7 @@ def _gathered(
     return files, partial(_agree, cluster, made, table, files, told)
 
 
-def _by_place(schema: Schema, saved: Path, size: int, piece: Piece) -> Messages:
+def _by_place(schema: Schema, saved: Path, size: int, piece: RowRange) -> Messages:
     """Read whole rows, and send each to the part that its place is in."""
     places = np.array(np.load(saved, mmap_mode="r")[piece.slice])
     frame = piece.read(schema).with_columns(pl.Series(_PLACE, places))

@@ -26,13 +26,12 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import bad_plan, number
-from stirred.engines.protocol import LOCAL, Cluster, Engine
+from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
 from stirred.mechanisms import registry
 from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     SAMPLED,
-    CellLaw,
     Check,
     Curve,
     Exchange,
@@ -41,6 +40,7 @@ from stirred.mechanisms.protocol import (
     Progress,
     Release,
     StratumAudit,
+    SwapCellLaw,
     Written,
     settings_doubts,
 )
@@ -101,14 +101,14 @@ class Swap(Mechanism):
 
     settings: SwapSettings
     threads: int | None = None
-    engine: Cluster | None = field(default=None, repr=False)
+    engine: ClusterEngine | None = field(default=None, repr=False)
 
     def __init__(
         self,
         settings: SwapSettings | None = None,
         *,
         threads: int | None = None,
-        engine: Cluster | None = None,
+        engine: ClusterEngine | None = None,
         **given: Any,
     ) -> None:
         if settings is None or given:
@@ -482,7 +482,7 @@ class Swap(Mechanism):
         if engine.name == LOCAL:
             return replace(self, engine=None)
         _ = engine.sources["households"]  # refused here, in the plan, if the records are not those in the files
-        return replace(self, engine=cast(Cluster, engine))
+        return replace(self, engine=cast(ClusterEngine, engine))
 
     def recheck(self, data: Microdata, plan: SwapPlan) -> None:
         """Compare what the machines of an engine read with what was planned."""
@@ -568,13 +568,13 @@ class Swap(Mechanism):
         return self.swap_law.loss_curve(plan.strata)
 
     @property
-    def cell_law(self) -> CellLaw | None:
+    def cell_law(self) -> SwapCellLaw | None:
         """Return what the moments of its tables follow from, where permutations that move as many are as likely."""
         moved, law = type(self).number_moved, self.swap_law
         if moved is None or not law.closed_form:
             return None
         rate_of = partial(rate_for, rules=law.rules, default=law.base_rate)
-        return CellLaw(match=self.match, swap=self.swap, rate_of=rate_of, moved=moved)
+        return SwapCellLaw(match=self.match, swap=self.swap, rate_of=rate_of, moved=moved)
 
     @property
     def no_closed_form(self) -> str:

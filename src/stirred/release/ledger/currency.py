@@ -50,7 +50,7 @@ class Currency:
     distances: Mapping[str, str] = field(default_factory=dict)
 
 
-class Counted(NamedTuple):
+class Summands(NamedTuple):
     """Releases that are added up: each specification, how often it was released, and what messages call it."""
 
     specifications: Sequence[Specification]
@@ -58,7 +58,7 @@ class Counted(NamedTuple):
     names: Sequence[str]
 
 
-def expressed(counted: Counted, currency: Currency, *, covered: Sequence[Specification] = ()) -> Derivation:
+def expressed(counted: Summands, currency: Currency, *, covered: Sequence[Specification] = ()) -> Derivation:
     """Return the specification of all releases together in the wanted currency, or refuse.
 
     ``covered`` are releases that another one includes: they cost nothing, but a total does not fall because of them.
@@ -81,7 +81,7 @@ def _sums(specifications: Sequence[Specification]) -> tuple[OutputPremetric | No
     return (*(alone[kind] for kind in kinds if len(kinds) == 1 and kind in alone), ZCDP)
 
 
-def _approximate(counted: Counted, currency: Currency, wanted: OutputPremetric, *, within: int) -> Derivation:
+def _approximate(counted: Summands, currency: Currency, wanted: OutputPremetric, *, within: int) -> Derivation:
     """Return the smallest bound that any sum gives between files at most ``within`` apart.
 
     Converting each release first would cost more, in epsilon and in delta. Every sum is a valid bound and grows with
@@ -96,7 +96,7 @@ def _approximate(counted: Counted, currency: Currency, wanted: OutputPremetric, 
     return min(bounds, key=lambda one: float(one.specification.budget.realised))
 
 
-def _together(counted: Counted, currency: Currency, *, output: OutputPremetric | None) -> Derivation:
+def _together(counted: Summands, currency: Currency, *, output: OutputPremetric | None) -> Derivation:
     specifications, times, names = counted
     found = compose(specifications, unit=currency.unit, units=currency.units, output=output, times=times, names=names)
     own = found.specification
@@ -118,7 +118,7 @@ def _people(together: Derivation, currency: Currency) -> Derivation:
     return together.then(step)
 
 
-def _within(counted: Counted, currency: Currency, covered: Sequence[Specification]) -> int:
+def _within(counted: Summands, currency: Currency, covered: Sequence[Specification]) -> int:
     """Return the smallest distance at which every release tells some files apart.
 
     A swap is the same for any two files at distance 1 that it allows, there being none. A limit judged there would

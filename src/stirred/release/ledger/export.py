@@ -13,7 +13,7 @@ from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry, Event, numbers
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, Strict, canonical
+from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, StrictFacts, canonical
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
 from stirred.release.ledger.verify import verify_rows
@@ -48,7 +48,7 @@ def to_json(ledger: Ledger) -> str:
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
 
 
-class RowDocument(Strict):
+class RowDocument(StrictFacts):
     """One row of an export."""
 
     number: int
@@ -61,7 +61,7 @@ class RowDocument(Strict):
     hash: str
 
 
-class LedgerDocument(Strict):
+class LedgerDocument(StrictFacts):
     """A whole export."""
 
     format: str

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
 from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
-from stirred.release.ledger.row import Strict
+from stirred.release.ledger.row import StrictFacts
 from stirred.spec.document import invariant_out
 from stirred.spec.document_schema import (
     HierarchyDocument,
@@ -24,7 +24,7 @@ from stirred.spec.problems import Problem, place_of
 Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
 
 
-class UnitDocument(Strict):
+class UnitDocument(StrictFacts):
     """A stated factor between two units, with its reason."""
 
     old: str = Field(description="The unit of a release, such as household.")
@@ -36,7 +36,7 @@ class UnitDocument(Strict):
     )
 
 
-class CopiesDocument(Strict):
+class CopiesDocument(StrictFacts):
     """How many records one person's answers may have been copied into."""
 
     factor: Number = Field(description="The largest number of records that hold one person's answers, 1 or more.")
@@ -50,7 +50,7 @@ CHANGED: Final = {"d_SymDiff": "d_HamS", "d_InsDel": "d_Ham"}
 _Further = Annotated[Literal["d_SymDiff", "d_InsDel", "d_Edge", "d_Node", "d_Euclid"], Tag("name")]
 
 
-class LimitDocument(Strict):
+class LimitDocument(StrictFacts):
     """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
 
     budget: Number = Field(
@@ -80,7 +80,7 @@ class LimitDocument(Strict):
 Acceptable = list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
 
 
-class InvariantsDocument(Strict):
+class InvariantsDocument(StrictFacts):
     """What may be held fixed: every invariant of a release must follow from these, or ``"any"`` may be."""
 
     acceptable: Annotated[
@@ -92,7 +92,7 @@ class InvariantsDocument(Strict):
     )
 
 
-class PolicyDocument(Strict):
+class PolicyDocument(StrictFacts):
     """policy.toml.
 
     A limit means nothing without a word on what may be held fixed: whoever fixes everything loses nothing.

@@ -123,13 +123,13 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Strict(BaseModel):
+class StrictFacts(BaseModel):
     """What comes from outside: nothing is converted, and unknown keys are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Facts(Strict):
+class Facts(StrictFacts):
     """What every row states: when, by the clock of whoever wrote it, and who."""
 
     at: str

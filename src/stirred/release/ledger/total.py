@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
-from stirred.release.ledger.currency import Counted, Currency, expressed
+from stirred.release.ledger.currency import Currency, Summands, expressed
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.samples import by_sample
 from stirred.spec.compose import beside_others, compose
@@ -18,7 +18,7 @@ from stirred.spec.specification import Flavor, Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SummedEntries:
     """Entries that add up, their common specification and how it was reached."""
 
     derivation: Derivation
@@ -60,7 +60,7 @@ class Total:
     everything together promises nothing because of them, and ``others`` is what the rest promises.
     """
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SummedEntries, ...] = ()
     apart: tuple[Problem, ...] = ()
     alone: tuple[Aside, ...] = ()
     free: tuple[Aside, ...] = ()
@@ -146,7 +146,7 @@ def total(
         if charge.specification not in shares:
             shares[charge.specification] = _Share(specification(charge.specification), [])
         shares[charge.specification].entries.append(charge.number)
-    parts: list[Part] = []
+    parts: list[SummedEntries] = []
     apart: dict[Problem, None] = {}
     together = [_Share(one, entries, once=True) for one, entries in sampled.composed]
     for group, problems in _groups([*shares.values(), *together], currency):
@@ -182,8 +182,13 @@ def _others(
 
 
 def _rested(
-    part: Part, claims: tuple[str, ...], group: list[_Share], contradicted: tuple[Contradiction, ...], *, beside: bool
-) -> Part:
+    part: SummedEntries,
+    claims: tuple[str, ...],
+    group: list[_Share],
+    contradicted: tuple[Contradiction, ...],
+    *,
+    beside: bool,
+) -> SummedEntries:
     """Return a part that assumes what was stated and cannot be checked, and nothing that the ledger contradicts.
 
     ``beside`` says that there are other releases, whether they are added up with these or not.
@@ -279,12 +284,12 @@ def _refusal(specifications: Sequence[Specification], currency: Currency) -> tup
     return ()
 
 
-def _part(group: list[_Share], currency: Currency, covered: Sequence[Specification]) -> Part:
+def _part(group: list[_Share], currency: Currency, covered: Sequence[Specification]) -> SummedEntries:
     """Compose a group in the wanted currency."""
-    counted = Counted(
+    counted = Summands(
         specifications=[share.specification for share in group],
         times=[1 if share.once else len(share.entries) for share in group],
         names=[f"entry {numbers(share.entries)}" for share in group],
     )
     entries = tuple(sorted(number for share in group for number in share.entries))
-    return Part(derivation=expressed(counted, currency, covered=covered), entries=entries)
+    return SummedEntries(derivation=expressed(counted, currency, covered=covered), entries=entries)

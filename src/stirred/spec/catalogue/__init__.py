@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any, Final
 
 from stirred.spec.compose import UnitFactor, compose
-from stirred.spec.derivation import Derivation, Step
+from stirred.spec.derivation import Derivation, DerivationStep
 from stirred.spec.document import from_document
 from stirred.spec.problems import wrong
 from stirred.spec.specification import Specification
@@ -25,7 +25,7 @@ FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CatalogueEntry:
     """A published specification: its name here, its title, where it comes from, and how it was derived.
 
     ``kind`` is ``definition`` for those of the literature, whose budget is a letter, and ``release`` otherwise.
@@ -39,7 +39,7 @@ class Entry:
     notes: tuple[str, ...]
     specification: Specification
     kind: str = "release"
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
     parts: tuple[Specification, ...] = ()
     printed: str | None = None
 
@@ -78,7 +78,7 @@ def _kind(entry: dict[str, Any]) -> str:
     return "definition" if "toy" in entry else "release"
 
 
-def load(name: str) -> Entry:
+def load(name: str) -> CatalogueEntry:
     """Return an entry by name, or by another name of a definition.
 
     >>> load("bounded-dp").name
@@ -136,11 +136,11 @@ def _definitions(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @lru_cache(maxsize=256)
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> CatalogueEntry:
     entry, file = _raw()[name]
     others = [other for other, meant in raw_atlas()["also"].items() if meant == name]
     called = [f"Also called {', '.join(others)}."] if others else []
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
     recipe = entry.get("compose", {})
     within = [load(part) for part in entry.get("parts", recipe.get("of", ()))]
     if recipe:
@@ -149,7 +149,7 @@ def _entry(name: str) -> Entry:
         specification, steps = derivation.specification, derivation.steps
     else:
         specification = from_document(_document(entry, file), source=f"catalogue {name}")
-    return Entry(
+    return CatalogueEntry(
         name=name,
         title=entry["title"],
         source=entry["source"],

@@ -17,7 +17,7 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.spelling import meant
-from stirred.mechanisms.doubts import Published, clamped_doubts
+from stirred.mechanisms.doubts import PublishedTable, clamped_doubts
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.tables.engine import TableMechanism, audit_promise, audit_records
 from stirred.spec.doubts import Doubt
@@ -33,7 +33,7 @@ from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
-from stirred.survey.sample_design import Drawn, SurveyDesign, not_a_number
+from stirred.survey.sample_design import DrawnSample, SurveyDesign, not_a_number
 from stirred.survey.settings import ELEVENTH, PAIRS, Setting
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
 
 
 def _sizes(
-    mechanism: SurveyEstimates, design: SurveyDesign, drawn: Drawn, rows: Rows, file: pl.DataFrame
+    mechanism: SurveyEstimates, design: SurveyDesign, drawn: DrawnSample, rows: Rows, file: pl.DataFrame
 ) -> Classes | None:
     """Return strata of units with the sums of their weights, where the design fixes them and the promise lists them.
 
@@ -312,7 +312,7 @@ def clamping(
         # A weight that moves by 1 moves the estimate by at most the largest value.
         tables = [_published(each, file, "top", per=float(max(map(abs, each.y)) * each.grid)) for each in asked]
         yield from clamped_doubts(name, np.rint(rows.given / grid) * grid, _weight_bounds(mechanism), published=tables)
-    clamped: dict[str, tuple[str, Estimate, Any, list[Published]]] = {}
+    clamped: dict[str, tuple[str, Estimate, Any, list[PublishedTable]]] = {}
     for each in asked:
         of = each.estimate
         own = [("top", of.variable, of.bounds), ("below", of.denominator, of.denominator_bounds)]
@@ -329,18 +329,18 @@ def clamping(
         yield from clamped_doubts(column, values[inside], low_high, weights=weights[inside], published=domains)
 
 
-def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: float = 1.0) -> Published:
+def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: float = 1.0) -> PublishedTable:
     """Return the domains of an estimate, and the standard deviation of the noise of their totals."""
     estimate, inside = asked.estimate, np.ones(file.height, dtype=bool)
     for name, allowed in estimate.where.items():
         inside &= file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
     query = asked.queries.get(role)
     noise = 0.0 if query is None else float(query.step * query.sensitivity / query.loss) * 2**0.5
-    return Published(title=asked.title, by=select(file, estimate.by), noise=noise / per, inside=inside)
+    return PublishedTable(title=asked.title, by=select(file, estimate.by), noise=noise / per, inside=inside)
 
 
 def _held(
-    mechanism: SurveyEstimates, classes: Classes, of: Any, design: SurveyDesign, drawn: Drawn
+    mechanism: SurveyEstimates, classes: Classes, of: Any, design: SurveyDesign, drawn: DrawnSample
 ) -> tuple[Rows, Public]:
     """Return records with the weights total / count, and classes as strata: the sample given its counts."""
     assert classes.counts is not None
@@ -404,7 +404,7 @@ def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
     return mechanism.most_in_cluster
 
 
-def _check_design_weights(design: SurveyDesign, drawn: Drawn, *, responding: bool) -> None:
+def _check_design_weights(design: SurveyDesign, drawn: DrawnSample, *, responding: bool) -> None:
     """Refuse weights that are not those of the design, where the file shows them.
 
     A file of respondents does not show how many were drawn: N over its counts is adjusted for nonresponse, and moves

@@ -21,7 +21,7 @@ from stirred.survey.attackers import attackers
 from stirred.survey.designs import PPS, SRSWOR, SRSWR, Cluster, Design, Poisson, Stratified, Systematic, TwoStage
 from stirred.survey.estimates.queries import FINE, Range, split
 from stirred.survey.estimates.settings import pair
-from stirred.survey.sample_design import Drawn
+from stirred.survey.sample_design import DrawnSample
 
 if TYPE_CHECKING:
     from stirred.survey.estimates.mechanism import SurveyEstimates
@@ -93,7 +93,7 @@ def beside(mechanism: SurveyEstimates) -> tuple[tuple[str, str], ...]:
     return (("knows nothing", exact(mechanism.loss).shown(6)), *more)
 
 
-def check_draw(stated: Design, drawn: Drawn, grid: Fraction) -> None:
+def check_draw(stated: Design, drawn: DrawnSample, grid: Fraction) -> None:
     """Refuse a stated draw that is not the file's, as far as the file shows it: a lower rate would promise too much."""
     stage, strata = drawn.stages[0], strata_of(stated)
     sizes = np.unique(stage.unit, return_counts=True)[1]
@@ -118,7 +118,7 @@ def check_draw(stated: Design, drawn: Drawn, grid: Fraction) -> None:
         raise _other("a weight is half a step of weight_grid or more from N/n")
 
 
-def _together(stated: Design, drawn: Drawn, sizes: Any) -> str:
+def _together(stated: Design, drawn: DrawnSample, sizes: Any) -> str:
     """Say what the file shows against a stated draw of clusters, or of units with replacement or by steps."""
     stage, most = drawn.stages[0], stated.shape.most
     if isinstance(stated, (Cluster, TwoStage)):

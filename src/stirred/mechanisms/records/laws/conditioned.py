@@ -19,7 +19,7 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import CellLaw, Rate, RedrawnStratum, StratumAudit
+from stirred.mechanisms.protocol import Rate, RedrawnStratum, StratumAudit, SwapCellLaw
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
@@ -259,10 +259,10 @@ class ConditionedSwap(RatedSwap):
         )
 
     @property
-    def cell_law(self) -> CellLaw:
+    def cell_law(self) -> SwapCellLaw:
         """Return what the moments of its tables follow from: one rate, and the law that values are redrawn from."""
         law = self.swap_law
-        return CellLaw(
+        return SwapCellLaw(
             match=self.match,
             swap=self.swap,
             rate_of=lambda values: law.rate,

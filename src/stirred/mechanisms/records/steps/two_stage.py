@@ -15,7 +15,7 @@ from pydantic import Field
 from stirred.data.codes import Coded, count, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import FINE_COLUMNS, CellLaw, Mechanism, Names, NumberMoved, Progress, Rate
+from stirred.mechanisms.protocol import FINE_COLUMNS, Mechanism, Names, NumberMoved, Progress, Rate, SwapCellLaw
 from stirred.mechanisms.records.engine import RatedSwap, Values
 from stirred.mechanisms.records.kernels.rates import StratumRates
 from stirred.mechanisms.records.law import tables_with_margins
@@ -129,7 +129,7 @@ class TwoStageSwap(RatedSwap):
         )
 
     @property
-    def cell_law(self) -> CellLaw | None:
+    def cell_law(self) -> SwapCellLaw | None:
         """Return what the moments of its tables follow from: both stages."""
         coarse = super().cell_law
         if coarse is None:

@@ -19,7 +19,7 @@ from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.spelling import crossed
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.doubts import Published, clamped_doubts
+from stirred.mechanisms.doubts import PublishedTable, clamped_doubts
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
@@ -199,7 +199,7 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
         names = [*dict.fromkeys([added_up.column, *(name for each in measures for name in each.variables)])]
         records = people_of(data, names, most=None) if people else select(data.households, names)
         tables = [
-            Published(title=each.title, by=records.select(each.variables), noise=float(each.cell.variance) ** 0.5)
+            PublishedTable(title=each.title, by=records.select(each.variables), noise=float(each.cell.variance) ** 0.5)
             for each in measures
         ]
         values = records[added_up.column].cast(pl.Int64).to_numpy()
