@@ -192,7 +192,7 @@ def test_options_of_attacks_that_say_nothing_are_refused(
         (["noisy", "--table", "sex"], "no records to count tables from"),
         (["noisy", "--area", "tract"], 'no published table has "tract"'),
         (["noisy", "--reidentify", "tables"], "this release has no records"),
-        (["swapped", "--reidentify", "tables"], "only in the tables of a summary file"),
+        (["swapped", "--reidentify", "tables"], "persons are looked for in tables of the census alone"),
         (["people.csv", "--tables", "published"], "a file has published nothing"),
         (["people.csv", "--tables", "sf", "--table", "sex"], "both name the tables"),
         (["people.csv", "--tables", "sf2"], "'sf2' is no list of tables"),

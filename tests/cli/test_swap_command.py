@@ -382,7 +382,7 @@ def test_how_to_read_the_number_is_said_with_every_promise(folder: Path, capsys:
                 "--codebook",
                 "codes.toml",
             ],
-            "moved N of records are expected to get another record's values, which may be the same, by the swap",
+            "disturbed every cell of 1 table gets noise",
         ),
         (
             [

@@ -139,10 +139,10 @@ def read_model(text: str, *, source: str) -> PufferfishModel:
 
 def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
     """Say whether a problem is about the form that was meant, where something can be written in two."""
-    forms = {"Known": "name", "Correlated": "share"}
+    forms = {"KnownMechanism": "name", "Correlated": "share"}
     at: Any = given
     for step, part in enumerate(place):
-        form = "Known" if place[:1] == ("mechanism",) else "Correlated"
+        form = "KnownMechanism" if place[:1] == ("mechanism",) else "Correlated"
         if str(part) == form or "[" in str(part):
             return (str(part) == form) == (isinstance(at, dict) and forms[form] in at)
         if not isinstance(at, dict) or part not in at or step > 1:
@@ -152,7 +152,9 @@ def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
 
 
 def _problem(detail: Any, source: str) -> Problem:
-    names = [part for part in detail["loc"] if str(part) not in ("Known", "Correlated") and "[" not in str(part)]
+    names = [
+        part for part in detail["loc"] if str(part) not in ("KnownMechanism", "Correlated") and "[" not in str(part)
+    ]
     message, remedy = str(detail["msg"]), "see docs/limits.md for what a model holds"
     what = f"{message[:1].lower()}{message[1:]}"
     if detail["type"] == "missing":

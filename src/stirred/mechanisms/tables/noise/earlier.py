@@ -93,7 +93,7 @@ class NoisySwap(NoisyTables):
         assert isinstance(settings, NoisySwapSettings)
         require_tables(given := others.get("tables"))
         tables = [(each,) if isinstance(each, str) else tuple(each) for each in given or ()]
-        noise = _rational(loss(settings.noise_epsilon, where="noise_epsilon"))
+        noise = _rational(loss(settings.noise_epsilon, where="noise_epsilon", finite=True))
         swap: dict[str, Any] = {}
         if crossing := settings.crossing(tables):
             own = {key: getattr(settings, key) for key in ("match", "swap", "hold", "rate", "rates")}
@@ -174,7 +174,7 @@ def _audit(
 
 def _promised(settings: NoisySwapSettings, tables: Collection[Collection[str]]) -> Exact:
     """Return the loss: noise of a rational decay on both cells that a record changes, twice where a table crosses."""
-    decay = decay_for(loss(settings.noise_epsilon, where="noise_epsilon") / (2 * len(tables)))
+    decay = decay_for(loss(settings.noise_epsilon, where="noise_epsilon", finite=True) / (2 * len(tables)))
     return 2 * ln(1 / decay) * (len(tables) + settings.crossing(tables))
 
 
