@@ -103,7 +103,9 @@ def test_a_promise_that_is_too_good_is_found_by_the_audit(folder: Path) -> None:
     file.write_text(json.dumps(promise))
     found = stirred("audit", "bundle", "out", cwd=folder)
     assert found.returncode == 1
-    assert "is not what the perturbation table gives" in " ".join((found.stdout + found.stderr).split())
+    said = " ".join((found.stdout + found.stderr).split())
+    assert "specification.json output_premetric: it says" in said
+    assert "and the settings give" in said
 
 
 def test_a_ledger_accounts_for_cell_keys(folder: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_release_is_made_audited_and_published_by_whoever_answers_for_it(folde
     done(folder, "publish", "out", "website", "--accept", "nothing-promised")
     assert not [*(folder / "website").rglob("*pairs*"), *(folder / "website").rglob("*unswapped*")]
     done(folder, "derive", "round", "website", "--base", "5", "--out", "rounded")
-    assert "Nothing is promised" in (folder / "rounded" / "README.md").read_text()
+    assert "nothing is promised" in (folder / "rounded" / "README.md").read_text()
     released = pl.read_parquet(folder / "out" / "public" / "data.parquet")
     before = pl.read_parquet(folder / "homes.parquet")
     names = ["region", "county", "size"]

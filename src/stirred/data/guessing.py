@@ -128,7 +128,7 @@ class GuessTarget:
     def share_of(self, rows: _Array, value: _Array) -> _Array:
         """Return the share that a value has in the stratum of each row.
 
-        >>> target = Target.of(np.array([0, 1, 1], dtype=np.uint32), np.zeros(3, dtype=np.uint32))
+        >>> target = GuessTarget.of(np.array([0, 1, 1], dtype=np.uint32), np.zeros(3, dtype=np.uint32))
         >>> target.share_of(np.array([0, 0]), np.array([1, 2])).round(2).tolist()
         [0.67, 0.0]
         """
@@ -147,7 +147,7 @@ class GuessTarget:
         Where it is only asked whether the column tells, and not ``exact``, a bound that does not tell is the answer.
 
         >>> county = np.repeat(np.arange(2, dtype=np.uint32), 50)
-        >>> target = Target.of(county, np.zeros(100, dtype=np.uint32))
+        >>> target = GuessTarget.of(county, np.zeros(100, dtype=np.uint32))
         >>> target.guessed(county).right, target.guessed(np.arange(100, dtype=np.uint32)).right
         (100.0, 25.0)
         """
@@ -294,7 +294,7 @@ def voted(target: GuessTarget, house: _Array, column: Codes, *, with_strata: boo
     Where it is only asked whether the column tells, and not ``exact``, a bound that does not tell is the answer.
 
     >>> county = np.repeat(np.arange(4, dtype=np.uint32), 50)
-    >>> target = Target.of(county, np.zeros(200, dtype=np.uint32))
+    >>> target = GuessTarget.of(county, np.zeros(200, dtype=np.uint32))
     >>> house, work = np.repeat(np.arange(200), 2), np.stack([county, np.full_like(county, 9)], axis=1).ravel()
     >>> voted(target, house, work, with_strata=True).right
     200.0

@@ -44,7 +44,7 @@ class OutcomeWeights:
     Rational weights are kept as they are. Others, such as ``exp(1)/(1 + exp(1))``, are kept to sixty digits and
     ``rational`` is False.
 
-    >>> Weights.of([0.5, 0.3, 0.2])[1]
+    >>> OutcomeWeights.of([0.5, 0.3, 0.2])[1]
     Fraction(3, 10)
     """
 

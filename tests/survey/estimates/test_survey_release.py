@@ -367,7 +367,7 @@ def test_problems_are_told_at_once() -> None:
     [
         ({"kind": "total", "varible": "y"}, "there is no setting called 'varible'. Fix: did you mean 'variable'?"),
         ({"variable": "y"}, "estimates entry 1 kind: is needed. Fix: add kind."),
-        ({"kind": "total", "bounds": [0, Decimal("NaN")]}, "estimates entry 1 bounds entry 2: NaN is not a number"),
+        ({"kind": "total", "bounds": [0, Decimal("NaN")]}, "estimates entry 1 bounds entry 2: nan is not a number"),
     ],
 )  # fmt: skip
 def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dict[str, Any], told: str) -> None:
