@@ -244,3 +244,19 @@ def test_a_file_in_its_own_codes_is_asked_for_its_own_columns(
     assert "take --reidentify records, with --known" in capsys.readouterr().err
     assert not Path("a").exists()
     assert run([*ask, "--out", "a", "--reidentify", "records", "--learn", "outcome"]) == 0
+
+
+def test_a_plan_of_any_mechanism_is_written(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--mechanism",
+        "noisy-tables",
+        "--table",
+        "sex",
+        "--set",
+        'values={"sex": ["m", "f"]}',
+        "--set",
+        "rho=1/2",
+    ]
+    ask = ["plan", "patients.csv", "--id", "case", "--unit", "person", *options]
+    assert run([*ask, "--write", "tables.toml"]) == 0, capsys.readouterr().err
+    assert run(["plan", "tables.toml"]) == 0, capsys.readouterr().err

@@ -226,6 +226,8 @@ def test_days_that_are_none_are_refused_and_other_ways_to_write_them_declared() 
     with pytest.raises(StirredError, match=r'2 of its values, such as 1.2.2000, 31.12.1999.*format = "%d.%m.%Y"'):
         stepped(born, step="date", to="year")
     assert stepped(born, step="date", to="month", format="%d.%m.%Y") == ["1999-12", "2000-02"]
+    with pytest.raises(StirredError, match=r"1999-03-25"):  # by the format there is no month 25
+        stepped(pl.Series("born", ["2000-01-02", "1999-03-25"]), step="date", to="month", format="%Y-%d-%m")
     with pytest.raises(StirredError, match="after the day on which age is counted"):
         stepped(pl.Series("born", ["2020-01-01"]), step="date", to="age", on="2019-12-31")
     with pytest.raises(StirredError, match="an age needs the day"):

@@ -170,7 +170,7 @@ def plan(
     if (engine or master) and file.suffix != ".toml":
         remedy = "write the options as a plan with --write PLAN.toml, and plan that"
         raise bad_plan("an engine is for plans", where="--engine" if engine else "--master", remedy=remedy)
-    # With match or rate there is a plan to write, and without them a proposal.
+    # With match, rate or mechanism there is a plan to write, and without them a proposal.
     settled = write is not None and not (advise or replace(wished, write=None).given) and options.match_or_rate
     options = replace(options, out=Path(f"{write.stem}-bundle") if settled and write else NOWHERE, command="plan")
     advising = advise or (wished.given and not settled)
@@ -392,7 +392,7 @@ def _show_released(prepared: Prepared, out: Path, account: tuple[int, Total] | N
     publish = shlex.join(["stirred", "publish", str(out), FOLDER])
     if prepared.plan.epsilon.is_infinite:
         publish += f", which refuses, since nothing is promised, unless somebody adds --accept {NOTHING_PROMISED}"
-    entry = "none: no ledger records this release (--ledger)"
+    entry = "none: no ledger records this release (--ledger, or ledger under [release] in a plan)"
     if account is not None:
         entry = f"entry {account[0]}, committed; {ledger_text(account[1])}"
     facts(

@@ -181,8 +181,8 @@ class Options:
 
     @property
     def match_or_rate(self) -> bool:
-        """Say whether the options settle what is swapped with what, or how often."""
-        return bool(self.match or self.rate)
+        """Say whether the options settle what is done: what is swapped with what, how often, or by which mechanism."""
+        return bool(self.match or self.rate or self.mechanism)
 
     def named(self, *, but: Sequence[str]) -> list[str]:
         """Return the options that were given, but for some: those that are not as they are by default."""

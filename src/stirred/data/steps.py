@@ -644,14 +644,19 @@ class Dates(_ByValue):
         return f"replaced by the age on {self.on}" if self.to == "age" else f"replaced by its {self.to}"
 
     def of(self, text: str) -> str | None:
-        if (day := _day(text, self.format)) is None and (self.format is None or (day := _day(text)) is None):
+        # No value is read in two ways: with a format, 2000-01-02 is not taken for the second of January.
+        if (day := _day(text, self.format)) is None:
             return None
-        assert day is not None
         if self.on is not None:
             years = self.on.year - day.year - ((self.on.month, self.on.day) < (day.month, day.day))
             return str(years) if day <= self.on else None
         by = {"month": f"-{day.month:02d}", "quarter": f"-Q{(day.month + 2) // 3}", "year": ""}
         return f"{day.year:04d}{by[self.to]}"
+
+    def _answers(self, column: pl.Series) -> pl.Series:
+        # A format says how texts write days; a column of days is read as it is.
+        own = self if column.dtype == pl.String else self.model_copy(update={"format": None})
+        return _ByValue._answers(own, column)
 
     def kind(self, old: pl.DataType) -> pl.DataType:
         return pl.Int64() if self.to in ("year", "age") and old != pl.String else pl.String()

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 from stirred.data.given import as_microdata, same_data
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import SAMPLED, Mechanism, check_seeded, exposed_doubts, plan_doubts, plan_exposure
+from stirred.mechanisms.protocol import (
+    SAMPLED,
+    Mechanism,
+    Plan,
+    check_seeded,
+    exposed_doubts,
+    plan_doubts,
+    plan_exposure,
+)
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.doubts import refuse_doubts
@@ -33,6 +41,11 @@ def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequenc
     Entropy.expected(entropy)
     microdata = as_microdata(data)
     own = plan is None
+    if isinstance(accept, str):
+        accept = (accept,)
+    if not own and not isinstance(plan, Plan):
+        remedy = "give what mechanism.plan(data) returns, or leave plan out"
+        raise bad_plan(f"{plan!r:.60} is not a plan", where="plan", remedy=remedy)
     if own:
         plan = mechanism.plan(microdata)
     else:

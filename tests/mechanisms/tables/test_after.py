@@ -279,3 +279,26 @@ def test_where_nothing_published_is_swapped_the_earlier_name_is_the_noise_alone(
     alone = earlier(**{"tables": CROSSED, **settings})
     assert alone.after is None
     assert alone.epsilon == 1
+
+
+def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stirred.data.exposed.MOST_EXPOSED", Fraction(1, 3))
+    homes = pl.DataFrame(
+        {
+            "pid": [f"P{number:04d}" for number in range(60)],
+            "where": ["North", "north "] * 30,
+            "size": [1, 2] * 30,
+            "s": ["a", "b", "c"] * 20,
+            "h": ["x", "y"] * 30,
+        }
+    )
+
+    def doubts(*match: str) -> set[str]:
+        after = {"name": "permutation-swap", "match": [*match], "swap": ["s"], "rate": "1/2"}
+        values = {"s": ["a", "b", "c"], "h": ["x", "y"]}
+        tables = NoisyTables(tables=[["h", "s"]], noise="laplace", epsilon="1", values=values, after=after)
+        return {each.name for each in tables.plan(homes).doubts}
+
+    assert {"identifier:pid", "exposed"} <= doubts("pid")
+    assert "similar-values:where" in doubts("where")
+    assert not {"identifier:size", "exposed"} & doubts("size")

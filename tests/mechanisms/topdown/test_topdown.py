@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -319,3 +320,10 @@ def test_whole_numbers_are_codes_as_in_other_mechanisms() -> None:
                     "groupings": {"age": {"adult": [[0], [1, 2]]}}},
     )  # fmt: skip
     assert numbers == settings_for("topdown", {**told, "values": texts, "zeros": zeros, "groupings": groups})
+
+
+def test_a_list_of_areas_that_is_a_file_of_records_is_doubted(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    people().write_csv(file)
+    found = topdown(area_list=None, areas=str(file)).plan(people())
+    assert "areas-from-file" in {each.name for each in found.doubts}

@@ -154,7 +154,7 @@ class SwapPlan(Plan):
         if strata.largest_live is None or share == 0:
             return f"{before}nothing: no record can get other values"
         records = int(strata.records.sum())
-        swapped = ", ".join(name for name in self.universe.swap if name != self.perturbed)
+        swapped = ", ".join(self.universe.swap)
         if share is None:
             return f"{before}{swapped}; of how many records is not said, because it depends on protected counts"
         return f"{before}{swapped}: about {percent(share, digits=3)} of {records:,} records get {self.moved_get}"

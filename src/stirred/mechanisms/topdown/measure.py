@@ -155,7 +155,12 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
     # Where the number of units in every leaf is published, so is which leaves have any.
     units = settings.units
     published = of_units and ((units is not None and leaf in design.depths(units)) or settings.facilities is not None)
-    return spine, listed_areas is None and not published
+    # A list names each area once. One that repeats them, or is the file itself, is made of records.
+    sources = {Path(each).resolve() for each in (data.household_source, data.person_source)}
+    of_records = listed_areas is not None and (
+        table.is_duplicated().any() or (settings.areas is not None and Path(settings.areas).resolve() in sources)
+    )
+    return spine, (listed_areas is None or of_records) and not published
 
 
 def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Population]:

@@ -11,16 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.data import exposed
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.columns import select
+from stirred.data.exposed import exposed_doubt
 from stirred.data.frames import read_frame
 from stirred.data.given import as_microdata
+from stirred.data.identifying import identifier_doubt, identifying, nearly_unique
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.spelling import crossed
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.doubts import PublishedTable, clamped_doubts
-from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.mechanisms.doubts import PublishedTable, clamped_doubts, similar_values
+from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
     STAYS_INSIDE,
@@ -180,8 +183,10 @@ def _sums_of_one_column(measures: Sequence[Measure]) -> Iterable[Sequence[Measur
 
 
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
-    """Yield doubts; no record is published, and no column of one can tell anything."""
+    """Yield doubts; no record is published, and of columns only the match variables of a swap before the noise."""
     yield from mechanism.usual_doubts(data, coded=plan.shown["households"])
+    if mechanism.inner is not None:
+        yield from _match_doubts(mechanism, data, plan, mechanism.inner)
     for each in plan.measures:
         deviation, average = float(each.cell.variance) ** 0.5, data.households.height / each.cells
         if each.added_up is None and not each.of_persons and average < _SWAMPED * deviation:
@@ -215,6 +220,18 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
                 remedy="declare a larger number; the noise grows with it",
                 refuses=False,
             )
+
+
+def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
+    """Yield doubts about the match variables of the swap before the noise: their counts are published exactly."""
+    for name in swap.match:
+        column = data.households[name]
+        if why := identifying(column) or nearly_unique(column, decimals=True):
+            yield identifier_doubt(column, why)
+        yield from similar_values(name, column.unique())
+    found = plan_exposure(mechanism, data, plan)
+    if found is not None and (doubt := exposed_doubt(found, most=exposed.MOST_EXPOSED, set_by="the default")):
+        yield doubt
 
 
 def expected(
