@@ -21,9 +21,9 @@ import numpy as np
 from sections import machine, write_section
 
 from stirred.mechanisms.topdown.estimates import estimate_in_pieces
-from stirred.mechanisms.topdown.least_squares import SubspaceModel
-from stirred.mechanisms.topdown.schema import MarginalQuery, Schema, shipped_schema
-from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Places, Tree
+from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Places, Tree
 
 BLOCKS_IN_A_COUNTY: Final = 3_000
 TRACTS, GROUPS = 30, 4  # in a county, in a tract

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from stirred.mechanisms.topdown.schema import MarginalQuery
-from stirred.mechanisms.topdown.tree import GroupTotal, Tree
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Tree
 
 Row = list[Fraction]
 

@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
-from stirred.mechanisms.topdown.tree import Answers, Constraint, GroupTotal, Level, Places, Tree
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, GroupTotal, Level, Places, Tree
 
 SCHEMAS = (
     Schema(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.schema import DETAILED, MarginalQuery, Schema
-from stirred.mechanisms.topdown.tree import Level, Tree
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
+from stirred.mechanisms.topdown.solve.files import COUNTS, SolverOutcome, make
+from stirred.mechanisms.topdown.solve.tree import Shards, SolveOptions
 
 
 def _row(schema: Schema, code: str, query: MarginalQuery, values: Any, suffix: str) -> dict[str, Any]:
@@ -97,3 +100,10 @@ def write_spine(tree: Tree, path: Path) -> None:
 def detailed(schema: Schema) -> MarginalQuery:
     """Return the query of all cells."""
     return schema.keeping([DETAILED] * len(schema.attributes))
+
+
+def made_from(shards: Shards, options: SolveOptions, *, top: Tree | None = None) -> tuple[pl.DataFrame, SolverOutcome]:
+    """Return the counts of all leaves as they are written, and what happened."""
+    with TemporaryDirectory() as folder:
+        outcome = make(shards, options, Path(folder), top=top, records=None)
+        return pl.read_parquet(Path(folder) / COUNTS), outcome

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
 from stirred.mechanisms.topdown.commands import COMMANDS, TopDownBudgetOptions, show_budget
-from stirred.mechanisms.topdown.schema import Schema, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.schema import Schema, declared_schema, shipped_schema
 from stirred.spec import catalogue
 from stirred.spec.exact import exact
 

@@ -21,9 +21,9 @@ from stirred.mechanisms.topdown.commands_estimate import (
     run_interval,
     where_query,
 )
-from stirred.mechanisms.topdown.least_squares import Residuals
-from stirred.mechanisms.topdown.schema import Attribute, Schema, schema_named
-from stirred.mechanisms.topdown.tree import Answers, Level, Tree
+from stirred.mechanisms.topdown.hierarchy.least_squares import Residuals
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, schema_named
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Level, Tree
 from stirred.release.ledger import Ledger
 from stirred.release.publish import publish
 from tests.mechanisms.topdown.layout import write_file

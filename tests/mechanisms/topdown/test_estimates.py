@@ -12,10 +12,10 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown.estimates import TreeEstimates, Unions, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.least_squares import SubspaceModel
-from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
-from stirred.mechanisms.topdown.subspaces import Subspaces
-from stirred.mechanisms.topdown.tree import Answers, Constraint, GroupTotal, Level, Tree
+from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.subspaces import Subspaces
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, GroupTotal, Level, Tree
 from tests.depth import DEEP
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import all_queries, random_tree

@@ -12,8 +12,8 @@ import pytest
 from stirred.cli.main import run
 from stirred.mechanisms.topdown.budget import Shares
 from stirred.mechanisms.topdown.commands_estimate import where_query
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, shipped_schema
 from stirred.mechanisms.topdown.mechanism import TopDown
-from stirred.mechanisms.topdown.schema import Attribute, Schema, shipped_schema
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.solve.files import in_memory
-from stirred.mechanisms.topdown.solve.problem import Chain, Rules
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
+from stirred.mechanisms.topdown.solve.problem import Chain, LimitGroups
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
 from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
-from stirred.mechanisms.topdown.tree import AGREES, Answers, Constraint, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
+from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 
 DETAILED = Schema(
@@ -76,14 +76,14 @@ def published(seed: int) -> tuple[Tree, list[np.ndarray]]:
 def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     earlier, margins = published(3)
     tree, _ = later(earlier, margins, seed=4, noise=2.0)
-    rules = Rules.of([tree])
+    rules = LimitGroups.of([tree])
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
     assert [query.name for query in Chain.of(rules).queries][1] == "home * adult * race"
     piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
         assert np.array_equal(MARGIN.answer(counts.dense(DETAILED.size)), margin)
-    _, made = in_memory(lambda: [tree], SolveOptions(arm=ARMS[arm]))
+    _, made = made_from(lambda: [tree], SolveOptions(arm=ARMS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
 

@@ -118,7 +118,7 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
         own = part(queries=["detailed"], rho="1/2")
         streams = [Streams.of(Entropy.from_seed(seed), "ward detailed") for seed in range(200)]
         for each in streams:
-            (task,) = measuring._tasks(own, range(3, 4), (0, 0))
+            *_, task = measuring._tasks(own, 0, 0, 4)
             ((query, sigma2),) = task.queries
             (block,) = measuring.noisy(task, query, sigma2, each)
             noise = (block - own.answers(own.schema.query("detailed"), 3, range(45)))[1:]

@@ -13,9 +13,9 @@ import pytest
 from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands import COMMANDS, MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Tree
 from stirred.mechanisms.topdown.solve import files
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Constraint, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 

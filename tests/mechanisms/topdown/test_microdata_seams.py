@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
 from stirred.mechanisms.topdown.solve.tree import ARMS
-from stirred.mechanisms.topdown.tree import Level, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 

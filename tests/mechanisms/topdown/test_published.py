@@ -16,9 +16,9 @@ from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown import published as reader
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Tree
 from stirred.mechanisms.topdown.published import open_published
-from stirred.mechanisms.topdown.schema import Attribute, Schema, shipped_schema
-from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Tree
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.layout import answer_rows, known_rows, write_file, write_folders, write_spine
@@ -270,8 +270,8 @@ def test_a_row_without_noise_is_a_fixed_value(tmp_path: Path) -> None:
 def test_areas_that_only_their_parts_speak_of_are_added(tmp_path: Path) -> None:
     rows = [{"geolevel": "State", "geocode": "001"}, {"geolevel": "County", "geocode": "002000000"}]
     found = open_published(one_file(tmp_path / "m.parquet", rows), schema=SMALL)
-    assert found.names == ("", "State", "County")
-    assert found.geocodes == (("",), ("001", "002"), ("002000000",))
+    assert found.spine.names == ("", "State", "County")
+    assert [own.to_list() for own in found.spine.geocodes] == [[""], ["001", "002"], ["002000000"]]
 
 
 def test_an_area_that_is_asked_for_exists_although_no_row_speaks_of_it(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_file_without_levels_has_those_of_the_lengths_of_geocodes(tmp_path: Pa
         {"geocode": code, "query_name": "total", "value": [1], "variance": 1.0} for code in (None, "001", BLOCKS[0])
     ]
     pl.DataFrame(rows).write_parquet(path)
-    assert open_published(path, schema=SMALL).names == ("US", "State", "Block")
+    assert open_published(path, schema=SMALL).spine.names == ("US", "State", "Block")
 
 
 def test_zeros_among_fixed_values_need_not_tie_all_attributes_together(tmp_path: Path) -> None:

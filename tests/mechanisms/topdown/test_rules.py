@@ -11,10 +11,10 @@ import pytest
 from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
+from stirred.mechanisms.topdown.hierarchy.tree import NO_BOUND
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.plan import TopDownPlan
 from stirred.mechanisms.topdown.rules import contradictions
-from stirred.mechanisms.topdown.tree import NO_BOUND
 
 # Two blocks with a home, a block with a nursing home (3), and one with nothing but a vacant home.
 HOMES = pl.DataFrame(
@@ -87,18 +87,18 @@ def test_zeros_bar_the_cells_of_their_codes_and_no_others() -> None:
 def test_a_file_that_breaks_a_rule_is_refused_with_the_area_and_the_numbers() -> None:
     empty = PEOPLE.filter(pl.col("hid") != 3)
     words = told(DataError, people=empty, facilities=FACILITIES)
-    assert 'rule place_total_lb_con: the file breaks it 1 time: block B1 has 0 with place "3", and at least 1' in words
+    assert "rule place_total_lb_con: the file breaks it 1 time: block B1 has 0 with place 3, and at least 1" in words
     many = PEOPLE.with_columns(place=pl.when(pl.col("hid") == 2).then(pl.lit("3")).otherwise("place"))
     words = told(DataError, people=many, facilities=FACILITIES)
-    assert 'block A2 has 1 with place "3", and at most 0 are possible' in words
+    assert "block A2 has 1 with place 3, and at most 0 are possible" in words
     young = PEOPLE.with_columns(age=pl.lit("1"))
     words = told(DataError, people=young, zeros=[{"place": ["3"], "age": ["1"]}])
-    assert 'rule place_age_0_con: the file breaks it 1 time: block B1 has 2 with place "3" and age "1"' in words
+    assert "rule place_age_0_con: the file breaks it 1 time: block B1 has 2 with place 3, age 1" in words
 
 
 def test_rules_that_no_file_can_keep_are_told_in_words() -> None:
     words = told(DataError, facilities=FACILITIES, zeros=[{"place": ["3"]}])
-    assert 'facilities need somebody with place "3", and structural zeros leave no cell for it' in words
+    assert "facilities need somebody with place 3, and structural zeros leave no cell for it" in words
     crowded = pl.concat([PEOPLE, *[PEOPLE.filter(pl.col("hid") == 1)] * 10])
     words = told(DataError, people=crowded, facilities=FACILITIES, totals=["block"])
     assert "block A1: its facilities need 0 to 10, and its total is 22" in words

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, Rules, limits_up, tightened, unions
-from stirred.mechanisms.topdown.tree import GroupTotal
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, LimitGroups, limits_up, tightened, unions
 from tests.mechanisms.topdown.wards import people
 
 
@@ -64,10 +64,10 @@ def test_case_23_totals_of_children_can_forbid_what_sums_of_bounds_allow() -> No
     case = demands([0, 2], allowed=[[0, 1], [1, 0]], low=[[1], [1]], high=[[1], [1]])
     assert not possible(case)
     tree, _ = people(0)
-    rules = Rules.of([tree])
+    rules = LimitGroups.of([tree])
     home = rules.place(tree.schema.query("home"))
     limits = AreaLimits(
-        allowed=np.ones((2, rules.grid.height), dtype=bool),
+        allowed=np.ones((2, rules.grid.cells), dtype=bool),
         low=np.zeros((2, len(rules.groups)), dtype=np.int64),
         high=np.full((2, len(rules.groups)), NO_LIMIT),
     )
@@ -80,10 +80,10 @@ def test_case_23_totals_of_children_can_forbid_what_sums_of_bounds_allow() -> No
 
 def test_unions_of_groups_are_passed_up_where_they_say_more_than_the_groups() -> None:
     tree, _ = people(0)
-    rules = Rules.of([tree])
+    rules = LimitGroups.of([tree])
     home = np.arange(len(rules.groups))[rules.place(tree.schema.query("home"))]
     children = AreaLimits(
-        allowed=np.ones((2, rules.grid.height), dtype=bool),
+        allowed=np.ones((2, rules.grid.cells), dtype=bool),
         low=np.zeros((2, len(rules.groups)), dtype=np.int64),
         high=np.full((2, len(rules.groups)), NO_LIMIT),
     )
@@ -135,7 +135,7 @@ def test_totals_known_of_groups_of_children_are_kept_by_the_totals_pass() -> Non
 
 def test_limits_of_a_parent_are_the_sums_of_those_of_its_children() -> None:
     tree, truth = people(2)
-    rules = Rules.of([tree])
+    rules = LimitGroups.of([tree])
     found = limits_up(rules, tree.levels)
     for level, limits, true in zip(tree.levels, found, truth, strict=True):
         held = np.stack([true.reshape(-1, 6, 5).sum(axis=2)[:, rows].sum(axis=1) for rows in rules.groups], axis=1)

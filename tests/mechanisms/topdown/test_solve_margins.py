@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown.least_squares import upward
-from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.least_squares import upward
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
 from stirred.mechanisms.topdown.solve.objective import MarginForm, margins_of, model_on, settled
 from stirred.mechanisms.topdown.solve.problem import CellGrid
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 
 SCHEMA = Schema(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.admm_kernel import invert, solve_parent, to_blocks, to_sums
 from stirred.mechanisms.topdown.solve.feasible import _filled
 from stirred.mechanisms.topdown.solve.problem import CellGrid, Lattice, lattice_of
@@ -269,4 +269,4 @@ def test_the_precision_of_queries_is_the_sum_of_their_squares() -> None:
         matrix = query.answer(np.eye(12)).T
         expected += weight * matrix.T @ matrix
     found = in_full(grid.precision(queries, weights)[0], grid.lattice)
-    assert found == pytest.approx(expected[np.ix_(grid.cells.reshape(-1), grid.cells.reshape(-1))])
+    assert found == pytest.approx(expected[np.ix_(grid.cell_at.reshape(-1), grid.cell_at.reshape(-1))])

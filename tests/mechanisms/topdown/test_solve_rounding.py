@@ -9,11 +9,11 @@ import highspy
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
 from stirred.mechanisms.topdown.solve.flow_kernel import round_children, settle
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Chain, Rounder, Rules
-from stirred.mechanisms.topdown.solve.programs import WHOLE, Program, round_by_program
-from stirred.mechanisms.topdown.tree import Level, Tree
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Chain, LimitGroups, Rounder
+from stirred.mechanisms.topdown.solve.programs import WHOLE, Program, Rounding
 from tests.mechanisms.topdown.wards import people
 
 CHAIN = np.array([[0, 0, 0, 0], [0, 0, 1, 1]])  # the total, two groups, four cells
@@ -143,17 +143,18 @@ def test_the_flow_costs_what_the_program_of_highs_costs_and_that_is_the_linear_b
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Program, "solve", both)
-        other = round_by_program(
-            values,
+        other = Rounding(
+            values=values,
             need=np.rint(values.sum(axis=0)).astype(np.int64),
             column=np.arange(4),
             chain=CHAIN,
-            sets=[],
+            low=np.zeros((4, 2, 2), dtype=np.int64),
+            high=np.full((4, 2, 2), NO_LIMIT),
             allowed=np.ones(values.shape, dtype=bool),
             group=np.zeros(4, dtype=np.int64),
             group_total=np.array([-1]),
             rounder=Rounder(pre_rounded=mode),
-        )
+        ).by_highs()
     assert other is not None
     assert programs[0] == pytest.approx(programs[1], abs=1e-6), "the linear program is whole by itself"
     if mode == 0:
@@ -217,10 +218,10 @@ def test_the_chain_of_pl94_is_the_bureaus() -> None:
     )
     tree, _ = people(1)
     known = tree.levels[0].known
-    assert [query.name for query in Chain.of(Rules.of([tree])).queries] == ["total", "home", "home * race"]
+    assert [query.name for query in Chain.of(LimitGroups.of([tree])).queries] == ["total", "home", "home * race"]
     assert len(known) == 4
     plain = Tree(schema=schema, levels=(Level(name="top", geocodes=("",), parent=np.zeros(1, dtype=np.int64)),))
-    names = [query.name for query in Chain.of(Rules.of([plain])).queries]
+    names = [query.name for query in Chain.of(LimitGroups.of([plain])).queries]
     assert names == ["total", "hhgq", "hhgq * votingage", "hhgq * votingage * hispanic"]
 
 

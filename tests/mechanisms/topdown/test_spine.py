@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from stirred.data.problems import DataError
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.counts import Counts
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown, wards
@@ -150,7 +150,7 @@ def test_answers_counted_from_sorted_records_are_those_of_dense_histograms(rows:
     counts = Counts.of(leaf, records["cell"].cast(pl.Int32).to_numpy(), areas=found.areas(3))
     dense = np.zeros((found.areas(3), schema.size), dtype=np.int64)
     np.add.at(dense, (leaf, records["cell"].to_numpy()), 1)
-    levels = [found.level(depth, range(found.areas(depth))) for depth in range(4)]
+    levels = [level for _, _, level in found.below(0, 0, 4)]
     for depth, histograms in enumerate(summed_up(dense, levels)):
         for name in ("total", "a", "g", "a * g", "b", "detailed"):
             query = schema.query(name)

@@ -12,6 +12,7 @@ import pytest
 
 from stirred.audit import AuditVerdict, FiniteMechanism, audit
 from stirred.data.codebook import Codebook
+from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.registry import build, settings_for
 from stirred.mechanisms.topdown.measure import class_counts
@@ -167,6 +168,21 @@ def test_persons_and_units_are_measured_with_independent_noise() -> None:
     assert published.frame("unit_constraints").height == 4
 
 
+def test_facilities_without_an_area_of_their_own_are_refused_by_column() -> None:
+    homes = pl.DataFrame({"hid": ["1", "2"], "place": ["h", "g"]})
+    persons = pl.DataFrame({"hid": ["1", "1", "2"], "ward": ["a", "a", "b"], "place": ["h", "h", "g"]})
+    own = TopDown.of(
+        levels=["ward"],
+        attributes=["place"],
+        values={"place": ["h", "g"]},
+        rho="1/2",
+        facilities={"attribute": "place", "column": "place"},
+        area_list=pl.DataFrame({"ward": ["a", "b"]}),
+    )
+    with pytest.raises(PlanError, match=r'households: there is no column "ward"'):
+        own.plan(Microdata(households=homes, persons=persons, hid="hid"))
+
+
 def test_two_kinds_of_records_of_one_release_are_no_total_of_several() -> None:
     """Their losses add up in one draw; a later release of persons alone is no part that poses as a total."""
     both, before = (mechanism(units=each, facilities=FACILITIES) for each in ({**UNITS, "rho": None}, UNITS))
@@ -203,6 +219,7 @@ def test_areas_read_off_the_file_refuse_a_release_until_somebody_accepts_it() ->
         ),
         ({"groupings": {"age": {"adult": [["0-17"], ["18-64"]]}}}, "it does not put every code of age into one group"),
         ({"groupings": {"rage": {}}}, "groupings rage: there is no attribute 'rage'"),
+        ({"groupings": {"age": {"adult": [["0-17"], [], ["18-64", "65+"]]}}}, "it has a group without codes"),
         ({"queries": ["colour"]}, 'asks for "colour", which the schema declared does not have'),
         ({"values": {**CODES, "age": [str(n) for n in range(1_200_000)]}}, "has 4,800,000 cells"),
         ({"rho": "-1"}, "budget rho: -1 is negative"),

@@ -339,7 +339,7 @@ def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path
 def test_a_full_disk_is_told_and_the_run_is_finished_when_there_is_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(self: solve_files.FileParts, frame: pl.DataFrame) -> Path:
+    def full(self: solve_files.FileParts, number: int, frame: pl.DataFrame) -> Path:
         frame.write_parquet("/dev/full")
         return Path("/dev/full")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
 
 SCHEMA = Schema(

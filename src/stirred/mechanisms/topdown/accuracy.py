@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +13,14 @@ import polars as pl
 
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Section
-from stirred.mechanisms.topdown.counts import Counts, Entries
+from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.tree import blocks
 from stirred.mechanisms.topdown.measure import Population
-from stirred.mechanisms.topdown.records import RecordFiles, solved
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery, Schema
+from stirred.mechanisms.topdown.records import solved
 from stirred.mechanisms.topdown.settings import TopDownSettings
-from stirred.mechanisms.topdown.spine import Spine
+from stirred.mechanisms.topdown.solve.files import SolverOutcome
 from stirred.mechanisms.topdown.store import MeasurementStore
-from stirred.mechanisms.topdown.tree import blocks
 
 SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 _COLUMNS: Final = {
@@ -32,11 +32,11 @@ _NUMBERS: Final = 1 << 22
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LevelErrors:
-    """The records of a release beside the confidential file, and beside what other arms make of the same noise."""
+    """How far the records of a release are from the confidential file, and what other arms make of the same noise."""
 
     parts: Sequence[Population]
     stores: Mapping[str, MeasurementStore]
-    released: RecordFiles
+    released: Mapping[str, SolverOutcome]
     settings: TopDownSettings
     work: Path
     engine: Engine | None = None
@@ -51,15 +51,18 @@ class LevelErrors:
         found: list[tuple[object, ...]] = []
         for part in self.parts:
             for arm in dict.fromkeys((self.settings.arm, *self.settings.compare)):
-                released = counts_in(self._counts(part.name, arm), part.schema, part.spine)
-                for row in _errors(part, released):
+                for row in _errors(part, self._counts(part, arm)):
                     found.append((part.name, arm, *row))
         return pl.DataFrame(found, schema=_COLUMNS, orient="row")
 
-    def _counts(self, part: str, arm: str) -> Iterator[pl.DataFrame]:
-        if arm == self.settings.arm:
-            return self.released.counts(part)
-        return map(pl.read_parquet, solved(self.stores[part], part, arm, self.work, engine=self.engine).files)
+    def _counts(self, part: Population, arm: str) -> Counts:
+        """Return the counts of the leaves as they were released, or as another arm makes them."""
+        made = self.released[part.name]
+        if arm != self.settings.arm:
+            made = solved(self.stores[part.name], part.name, arm, self.work, engine=self.engine)
+        frame, spine = pl.concat(map(pl.read_parquet, made.files)), part.spine
+        found = Entries.of(frame, part.schema, spine.geocodes[-1].cast(pl.String).to_list())
+        return Counts.of(found.area, found.cell, frame["count"].to_numpy(), areas=spine.areas(spine.depth - 1))
 
     def sections(self) -> list[Section]:
         """Return for each kind of record a picture and a table of the errors by level."""
@@ -86,13 +89,6 @@ class LevelErrors:
             rows.append((level, query, own["areas"][0], *(f"{errors[arm]:.2f}" for arm in names)))
         yield Grid(header=("level", "query", "areas", *names), rows=tuple(rows), numbers=tuple(names))
         yield "By true size of the area and by group: internal/accuracy_by_level.parquet."
-
-
-def counts_in(frames: Iterable[pl.DataFrame], schema: Schema, spine: Spine) -> Counts:
-    """Return the counts of leaves in frames as they are published."""
-    frame = pl.concat(frames)
-    found = Entries.of(frame, schema, spine.geocodes[-1].cast(pl.String).to_list())
-    return Counts.of(found.area, found.cell, frame["count"].to_numpy(), areas=spine.areas(spine.depth - 1))
 
 
 def _errors(part: Population, released: Counts) -> Iterator[tuple[object, ...]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.data.problems import PlanError, bad_file, bad_plan, listed
-from stirred.mechanisms.topdown.schema import BUDGETS, SUMMED, TOTAL, MarginalQuery, Schema, shipped
+from stirred.mechanisms.topdown.hierarchy.schema import BUDGETS, SUMMED, TOTAL, MarginalQuery, Schema, shipped
 from stirred.randomness.noise_steps import noise_variance
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact

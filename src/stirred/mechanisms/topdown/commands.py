@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -24,10 +24,7 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown import commands_estimate
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
-from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
-from stirred.mechanisms.topdown.published import SPENDS, PublishedMeasurements, PublishedOptions
-from stirred.mechanisms.topdown.published_files import damage_said, read_table
-from stirred.mechanisms.topdown.schema import (
+from stirred.mechanisms.topdown.hierarchy.schema import (
     BUDGETS,
     DETAILED,
     SCHEMAS,
@@ -36,8 +33,12 @@ from stirred.mechanisms.topdown.schema import (
     factors_of,
     schema_named,
 )
+from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
+from stirred.mechanisms.topdown.published import SPENDS, PublishedMeasurements, PublishedOptions
+from stirred.mechanisms.topdown.published_files import damage_said, read_table
+from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
-from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
+from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem
 
@@ -47,9 +48,7 @@ from stirred.spec.problems import Problem
 class MicrodataOptions(PublishedOptions):
     """The options of ``stirred topdown microdata``."""
 
-    arm: Literal["default", "blue", "bureau"] = Field(
-        default="default", description="How to solve: default, or for comparison blue or bureau."
-    )
+    arm: MethodName = Field(default="default", description="How to solve: default, or for comparison blue or bureau.")
     parents: Path | None = Field(
         default=None, description="Fixes every parent at these counts: arm, geolevel, geocode, cell, count."
     )
@@ -78,7 +77,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
     kept = LevelStore(folder=_kept(options.out), mark=_mark(options, published))
     settings = SolveOptions(
-        arm=arm_named(options.arm),
+        arm=ARMS[options.arm],
         groups=published.totals,
         parents=given,
         keep_unrounded=options.unrounded is not None,
@@ -131,19 +130,18 @@ def _mark(options: MicrodataOptions, published: PublishedMeasurements) -> str:
 
 def _outcome(options: MicrodataOptions, published: PublishedMeasurements, made: SolverOutcome) -> Outcome:
     certificate = made.certificate
-    areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     checks = sum(certificate.checks.values())
     values: dict[str, Any] = {
         **made.facts(),
         "arm": options.arm,
         "files": [str(path) for path in made.files],
-        "areas": areas,
+        "areas": published.areas,
         "sha256": published.sha256,
         "spends": SPENDS,
     }
     rows = [
         ("records", f"{certificate.records:,} in {options.out}"),
-        ("areas", ", ".join(f"{name} {count:,}" for name, count in areas.items())),
+        ("areas", ", ".join(f"{name} {count:,}" for name, count in published.areas.items())),
         ("solved", f"{made.parents:,} problems, {made.iterations:,} iterations, largest gap {made.largest_gap:.1e}"),
         ("check", f"passed: {checks:,} comparisons" if certificate.passed else f"FAILED: {certificate.failed:,} times"),
         *(("failed", text) for text in certificate.failures[:5]),

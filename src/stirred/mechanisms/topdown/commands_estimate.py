@@ -18,12 +18,12 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, Field
 
-from stirred.data.frames import write_frame
 from stirred.data.place import file_at
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed, number
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.estimates import (
     COLUMNS,
+    EstimateParts,
     Terms,
     TreeEstimates,
     Unions,
@@ -35,7 +35,8 @@ from stirred.mechanisms.topdown.estimates import (
     measured_terms,
     solved_terms,
 )
-from stirred.mechanisms.topdown.least_squares import Residuals
+from stirred.mechanisms.topdown.hierarchy.least_squares import Residuals
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema
 from stirred.mechanisms.topdown.published import (
     SCHEMA_HELP,
     SPENDS,
@@ -44,7 +45,6 @@ from stirred.mechanisms.topdown.published import (
     open_given,
 )
 from stirred.mechanisms.topdown.published_files import damage_said, plain, read_table
-from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
 from stirred.spec.problems import Problem
 
 _ROUNDED: Final = 1e-6
@@ -104,7 +104,7 @@ def _columns_in(path: Path) -> list[str]:
 
 def refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements) -> None:
     """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
-    every = [code for own in published.geocodes for code in own]
+    every = [code for own in published.spine.geocodes for code in own]
     problems = []
     for code in sorted({*codes} - {*every}):
         near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
@@ -128,8 +128,8 @@ def targets_of(
     frame: pl.DataFrame, published: PublishedMeasurements, unions: Mapping[str, Any], where: str
 ) -> list[EstimateTarget]:
     """Return what a file asks for; an area is a geocode of its level, or the name of a union."""
-    levels = {plain(name): depth for depth, name in enumerate(published.names)}
-    codes = [{*own} for own in published.geocodes]
+    levels = {plain(name): depth for depth, name in enumerate(published.spine.names)}
+    codes = [{*own} for own in published.spine.geocodes]
     found, problems = [], []
     numbered = frame.with_row_index("row").with_columns(pl.col("cell").cast(pl.Int64, strict=False))
     for (level, name), rows in numbered.partition_by(
@@ -144,7 +144,7 @@ def targets_of(
         if depth == 0:  # the uppermost area has an empty geocode, whatever a reader calls it
             rows = rows.with_columns(
                 pl.when(pl.col("area").is_in(["", level]))
-                .then(pl.lit(published.geocodes[0][0]))
+                .then(pl.lit(published.spine.geocodes[0][0]))
                 .otherwise("area")
                 .alias("area")
             )
@@ -157,11 +157,9 @@ def targets_of(
         if wrong.height:
             row = wrong.row(0, named=True)
             what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
-            remedy = (
-                f"there are the levels {listed([*filter(None, published.names)])}, and cells 0 to {query.size - 1:,}"
-            )
+            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}"
             problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
-        for at, chosen in ((None if depth is None else published.names[depth], inside), (None, joined)):
+        for at, chosen in ((None if depth is None else published.spine.names[depth], inside), (None, joined)):
             if chosen.any():
                 found.append(
                     EstimateTarget(level=at, query=query, rows=rows.filter(chosen).select("row", "area", "cell"))
@@ -174,7 +172,7 @@ def targets_of(
 def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, int]:
     """Return the query whose one cell counts these codes, and which cell that is.
 
-    >>> from stirred.mechanisms.topdown.schema import shipped_schema
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
     >>> query, cell = where_query(shipped_schema("pl94-persons"), ["hispanic=2", "cenrace=1,2"])
     >>> query.shape, cell
     ((1, 1, 2, 2), 2)
@@ -205,9 +203,9 @@ def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, in
 # ---- what is found ----------------------------------------------------------------------------------------
 
 
-def _aimed(targets: Sequence[EstimateTarget], levels: slice, found: TreeEstimates) -> Iterator[pl.DataFrame]:
+def _aimed(targets: Sequence[EstimateTarget], found: TreeEstimates) -> Iterator[pl.DataFrame]:
     """Yield the estimates that are asked for and that a tree has."""
-    for depth in range(len(found.by_level))[levels]:
+    for depth in found.own:
         level = found.by_level[depth].level
         place = pl.DataFrame({"area": pl.Series(level.geocodes, dtype=pl.String), "place": np.arange(level.areas)})
         for target in targets:
@@ -225,24 +223,6 @@ def _in_unions(targets: Sequence[EstimateTarget], unions: Unions) -> Iterator[pl
             for (name,), rows in target.rows.partition_by("area", as_dict=True).items():
                 own = unions.of(name, target.query)
                 yield rows.select("row").with_columns(**own.columns((0, rows["cell"].to_numpy())))
-
-
-@dataclass(slots=True, eq=False)
-class _Written:
-    """Rows that were written, part by part."""
-
-    folder: Path
-    parts: int = 0
-    rows: int = 0
-    lost: int = 0
-
-    def add(self, frames: Iterable[pl.DataFrame]) -> None:
-        """Write frames as parts."""
-        for frame in frames:
-            write_frame(frame, self.folder / f"{self.parts:06d}.parquet")
-            self.parts += 1
-            self.rows += frame.height
-            self.lost += frame.height - int(frame["estimable"].sum())
 
 
 @damage_said
@@ -267,14 +247,11 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
     if request is not None:
         targets = targets_of(request, published, members, f"--targets {options.targets}")
     with _placed(options.out) as half:
-        written, residuals, model = _Written(half.with_name("parts")), Residuals(), published.model()
+        written, residuals, model = EstimateParts(half.with_name("parts")), Residuals(), published.model()
         unions = Unions(model, members)
-        for levels, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
+        for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            every = targets is None
-            written.add(
-                estimate_frames(levels, found, published.queries) if every else _aimed(targets or (), levels, found)
-            )
+            written.add(estimate_frames(found, published.queries) if targets is None else _aimed(targets, found))
             unions.add(found)
         unions.finish()
         if targets is None:
@@ -284,7 +261,7 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
             )
         else:
             written.add(_in_unions(targets, unions))
-        if not written.parts:
+        if not written.files:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
         _put_together(written, request, half)
@@ -305,9 +282,9 @@ def _placed(out: Path) -> Iterator[Path]:
         ) from None
 
 
-def _put_together(written: _Written, request: pl.DataFrame | None, out: Path) -> None:
+def _put_together(written: EstimateParts, request: pl.DataFrame | None, out: Path) -> None:
     """Write one file; that of targets has their rows in their order."""
-    parts = pl.scan_parquet(written.folder / "*.parquet")
+    parts = pl.scan_parquet(written.files)
     if request is not None:
         keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
         parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
@@ -318,15 +295,14 @@ def _put_together(written: _Written, request: pl.DataFrame | None, out: Path) ->
 
 
 def _outcome(
-    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: _Written
+    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: EstimateParts
 ) -> Outcome:
-    areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     chance = chance_of(residuals)
     values = {
         "estimates": str(options.out),
         "rows": written.rows,
         "not_estimable": written.lost,
-        "areas": areas,
+        "areas": published.areas,
         "areas_named_by": published.named_by,
         "areas_without_rows": published.taken_to_exist,
         "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
@@ -340,7 +316,7 @@ def _outcome(
     }
     rows = [
         ("estimates", f"{number(written.rows, 'row')} in {options.out}, {written.lost:,} of them not estimable"),
-        ("areas", ", ".join(f"{name} {count:,}" for name, count in areas.items())),
+        ("areas", ", ".join(f"{name} {count:,}" for name, count in published.areas.items())),
         (
             "residuals",
             f"chi-squared {residuals.squares:,.1f} with {residuals.freedom:,} degrees of freedom{_judged(chance)}",
@@ -393,12 +369,12 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     """Return the estimate of one count from a bundle, with its interval."""
     published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
     query, cell = where_query(published.schema, options.where)
-    areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.geocodes[0][0]]
+    areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.spine.geocodes[0][0]]
     refuse_unknown_areas(areas, published)
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
-    for _, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
+    for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
         residuals += found.residuals
         unions.add(found)
         levels = [estimates.level for estimates in found.by_level]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, isclose, sqrt
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import polars as pl
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.least_squares import (
+from stirred.mechanisms.topdown.hierarchy.least_squares import (
     LevelEstimates,
     Residuals,
     Spreads,
@@ -26,12 +27,20 @@ from stirred.mechanisms.topdown.least_squares import (
     at,
     downward,
     empty_cells,
-    summary,
     upward,
 )
-from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.subspaces import Parts, Spread, Subspace, added, known_zeros, merged, null_space, rooted
-from stirred.mechanisms.topdown.tree import (
+from stirred.mechanisms.topdown.hierarchy.schema import TOTAL, MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.subspaces import (
+    Parts,
+    Spread,
+    Subspace,
+    added,
+    known_zeros,
+    merged,
+    null_space,
+    rooted,
+)
+from stirred.mechanisms.topdown.hierarchy.tree import (
     Answers,
     GroupLevel,
     GroupTotal,
@@ -84,6 +93,7 @@ class TreeEstimates:
 
     up: UpwardPass
     by_level: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
+    in_pieces: bool = False  # whether the areas of the lowest level have trees of their own
 
     @property
     def model(self) -> SubspaceModel:
@@ -94,6 +104,11 @@ class TreeEstimates:
     def residuals(self) -> Residuals:
         """Return the residuals of the measurements of this tree."""
         return self.up.residuals
+
+    @property
+    def own(self) -> range:
+        """Return the levels that this tree alone has."""
+        return range(len(self.by_level) - self.in_pieces)
 
     def of(self, level: int, query: MarginalQuery, places: Places | None = None) -> QueryEstimate:
         """Return the estimates of a query in the areas at these places of a level."""
@@ -138,8 +153,8 @@ def query_estimate(
 def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: SubspaceModel | None = None) -> TreeEstimates:
     """Return the best linear unbiased estimates of a hierarchy in one piece.
 
-    >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
-    >>> from stirred.mechanisms.topdown.tree import Answers
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+    >>> from stirred.mechanisms.topdown.hierarchy.tree import Answers
     >>> toy = Schema(name="toy", attributes=(Attribute(name="all", codes=("1",)),))
     >>> total = toy.query("total")
     >>> def level(name, geocodes, values, variance):
@@ -169,11 +184,11 @@ def estimate_in_pieces(
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
         passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
-        beneath[code] = summary(passed)
+        beneath[code] = at(passed.by_level[0], 0)
     up = upward(model, whole, beneath=beneath)
     del beneath
     finals = downward(up)
-    yield TreeEstimates(up=up, by_level=_shown(finals))
+    yield TreeEstimates(up=up, by_level=_shown(finals), in_pieces=True)
     place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
@@ -195,11 +210,11 @@ def estimates_of(
     groups: Sequence[GroupTotal] = (),
     progress: Progress | None = None,
     stage: str = "estimate",
-) -> Iterator[tuple[slice, TreeEstimates]]:
-    """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
+) -> Iterator[TreeEstimates]:
+    """Yield the estimates of all areas, tree by tree."""
     top = source.top()
     if top is None:
-        yield slice(None), estimate(opened(next(iter(source.shards()))), groups=groups, model=model)
+        yield estimate(opened(next(iter(source.shards()))), groups=groups, model=model)
         return
 
     def shards() -> Iterator[Tree]:
@@ -209,14 +224,12 @@ def estimates_of(
     for done, found in enumerate(estimate_in_pieces(top, shards, model=model, groups=groups)):
         if progress is not None:
             progress(stage, done, top.levels[-1].areas)
-        yield slice(None) if done else slice(0, -1), found
+        yield found
 
 
-def estimate_frames(
-    levels: slice, found: TreeEstimates, queries: Mapping[str, MarginalQuery]
-) -> Iterator[pl.DataFrame]:
-    """Yield the estimates of queries in all areas of some levels; one area above all that has no name is left out."""
-    for depth in range(len(found.by_level))[levels]:
+def estimate_frames(found: TreeEstimates, queries: Mapping[str, MarginalQuery]) -> Iterator[pl.DataFrame]:
+    """Yield the estimates of queries in all areas of a tree; one area above all that has no name is left out."""
+    for depth in found.own:
         level = found.by_level[depth].level
         for name, query in queries.items() if level.name else ():
             for some in blocks(level.areas, max(1, ROWS_AT_ONCE // query.size)):
@@ -236,6 +249,24 @@ def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEsti
             **found.columns(),
         },
     ).select(COLUMNS)
+
+
+@dataclass(slots=True, eq=False)
+class EstimateParts:
+    """Estimates that are written into a new folder in parts, and how many rows they have."""
+
+    folder: Path
+    files: list[Path] = field(default_factory=list)
+    rows: int = 0
+    lost: int = 0  # rows that are not estimable
+
+    def add(self, frames: Iterable[pl.DataFrame]) -> None:
+        """Write frames as parts."""
+        for frame in frames:
+            self.files.append(self.folder / f"{len(self.files):06d}.parquet")
+            frame.write_parquet(self.files[-1])
+            self.rows += frame.height
+            self.lost += frame.height - int(frame["estimable"].sum())
 
 
 # ---- unions of areas --------------------------------------------------------------------------------------
@@ -287,14 +318,12 @@ class Unions:
             for name in members
         }
         self._top: TreeEstimates | None = None
-        self._in_pieces = False
 
     def add(self, piece: TreeEstimates) -> None:
         """Add what a piece has of the unions; the tree above the pieces comes first."""
         if self._top is None:
             self._top = piece
             return
-        self._in_pieces = True
         code = piece.by_level[0].level.geocodes[0]
         for name, load in self._swept(piece.up, [estimates.level for estimates in piece.by_level]).items():
             self._all[name].tops[code] = load
@@ -304,7 +333,7 @@ class Unions:
         top = self._top
         assert top is not None
         levels = [estimates.level for estimates in top.by_level]
-        loads = self._swept(top.up, levels[:-1] if self._in_pieces else levels)
+        loads = self._swept(top.up, levels[: len(top.own)])
         root = top.by_level[0]
         for name, union in self._all.items():
             if absent := sorted({*self._members[name]} - union.found):
@@ -335,7 +364,7 @@ class Unions:
             estimates = up.by_level[height]
             if any(estimates.level is level for level in levels):
                 self._enter(estimates.level, loads)
-            elif self._in_pieces and height == len(up.by_level) - 1:
+            elif height == len(up.by_level) - 1:  # the tops of pieces
                 place = {code: number for number, code in enumerate(estimates.level.geocodes)}
                 for name, union in self._all.items():
                     loads[name] = {place[code]: load for code, load in union.tops.items()}

@@ -16,6 +16,7 @@ from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.mechanisms.topdown.hierarchy.tree import AGREES
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.plan import TopDownPlan
 from stirred.mechanisms.topdown.published import PublishedMeasurements
@@ -23,7 +24,6 @@ from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.spine import BYPASSED, SPINE, Spine
-from stirred.mechanisms.topdown.tree import AGREES
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import DiscreteGaussian, Noise, ShiftLaw

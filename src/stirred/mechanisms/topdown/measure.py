@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,9 @@ from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.counts import Counts, Integers
+from stirred.mechanisms.topdown.hierarchy.counts import Counts, Integers
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Cells, MarginalQuery, Schema, code_places
+from stirred.mechanisms.topdown.hierarchy.tree import Level, blocks
 from stirred.mechanisms.topdown.rules import (
     Rule,
     agreement,
@@ -36,7 +38,6 @@ from stirred.mechanisms.topdown.rules import (
     totals,
     zeros,
 )
-from stirred.mechanisms.topdown.schema import Attribute, Cells, MarginalQuery, Schema, code_places
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign, collected
 from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from stirred.mechanisms.topdown.store import (
@@ -47,7 +48,6 @@ from stirred.mechanisms.topdown.store import (
     schema_document,
     write_piece,
 )
-from stirred.mechanisms.topdown.tree import Level, blocks
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise_rows
 from stirred.spec.problems import Problem, StirredError
@@ -58,55 +58,61 @@ _NUMBERS = 1 << 19
 HERE: Final = LocalEngine()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ConfidentialFiles:
-    """The confidential files: persons, with the columns of their household where they have none of their own."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordFile:
+    """The records of one kind in the confidential files; persons have the columns of their household as well."""
 
     data: Microdata
+    of_units: bool = False
 
     @property
-    def persons(self) -> Columns:
-        """Return the records that are persons: those of the one file, where there is one."""
-        return self.data.households if self.data.persons is None else self.data.persons
+    def alone(self) -> bool:
+        """Say whether these are the records of the first file: units, or persons that have one file."""
+        return self.of_units or self.data.persons is None
 
-    def missing(self, names: Sequence[str], *, of_units: bool = False) -> Iterator[Problem]:
-        """Yield the columns that neither file has."""
-        homes = self.data.households.columns
-        there = homes if of_units else [*dict.fromkeys((*self.persons.columns, *homes))]
-        source = self.data.household_source if of_units or self.data.persons is None else self.data.person_source
+    @property
+    def own(self) -> Columns:
+        """Return the columns that records have themselves."""
+        return self.data.households if self.alone or self.data.persons is None else self.data.persons
+
+    @property
+    def source(self) -> str:
+        """Return the path of the file."""
+        return self.data.household_source if self.alone else self.data.person_source
+
+    @cached_property
+    def home(self) -> Rows:
+        """Return the household of each person."""
+        return household_rows(self.data)
+
+    def missing(self, names: Sequence[str]) -> Iterator[Problem]:
+        """Yield the columns that records do not have."""
+        there = [*dict.fromkeys((*self.own.columns, *self.data.households.columns))]
         for name in names:
             if name not in there:
-                yield missing_column(name, there, where=source, role="a level or an attribute")
+                yield missing_column(name, there, where=self.source, role="a level or an attribute")
 
-    def rows(self) -> Rows | None:
-        """Return the household of each person; None where persons are in one file."""
-        return None if self.data.persons is None else household_rows(self.data)
-
-    def leaves(self, spine: Spine, rows: Rows | None, *, of_units: bool) -> Cells:
+    def leaves(self, spine: Spine) -> Cells:
         """Return the leaf of each record; persons of a household live where it does."""
-        homes = self.data.households
-        if rows is None and not of_units:
-            return spine.leaf_of(homes, source=self.data.household_source)
-        if all(name in homes.columns for name in spine.leaves.columns):
-            own = spine.leaf_of(homes, source=self.data.household_source)
-            return own if of_units or rows is None else own[rows]
-        return spine.leaf_of(self.persons, source=self.data.person_source)
+        homes, home = self.data.households, None if self.alone else self.home  # where a person has none is refused
+        if home is None or any(name not in homes.columns for name in spine.leaves.columns):
+            return spine.leaf_of(self.own, source=self.source)
+        return spine.leaf_of(homes, source=self.data.household_source)[home]
 
-    def cells(self, kind: RecordKind, rows: Rows | None) -> Cells:
-        """Return the cell of each record; all codes that were not declared are told at once."""
-        of_units = kind.name == UNITS
-        homes, file = self.data.households, self.data.households if of_units else self.persons
+    def places(self, attribute: Attribute, name: str) -> Cells:
+        """Return the place of each record's value among the codes of an attribute."""
+        if name in self.own.columns:
+            return code_places(self.own[name], attribute, source=self.source)
+        return code_places(self.data.households[name], attribute, source=self.data.household_source)[self.home]
+
+    def cells(self, kind: RecordKind) -> Cells:
+        """Return the cell of each record; all codes that were not declared are refused at once."""
         problems: list[Problem] = []
-        cells = np.zeros(file.height, dtype=np.int32)
+        cells = np.zeros(self.own.height, dtype=np.int32)
         for attribute, name in zip(kind.schema.attributes, kind.columns, strict=True):
-            own = name in file.columns
-            source = self.data.household_source if of_units or not own or rows is None else self.data.person_source
-            place = code_places(file[name] if own else homes[name], attribute, source=source)
-            if isinstance(place, Problem):
-                problems.append(place)
-                continue
-            cells *= attribute.size
-            cells += place if own or rows is None else place[rows]
+            if (place := collected(problems, partial(self.places, attribute, name))) is not None:
+                cells *= attribute.size
+                cells += place
         if problems:
             raise DataError(problems)
         return cells
@@ -114,14 +120,13 @@ class ConfidentialFiles:
 
 def check_columns(design: TopDownDesign, data: Microdata) -> None:
     """Raise all columns that settings name and files lack; nothing is computed."""
-    files = ConfidentialFiles(data=data)
     own, of_units = design.columns
-    problems = [*files.missing(own)]
+    problems = [*RecordFile(data=data).missing(own)]
     if of_units and data.persons is None:
         remedy = "give two files under [data]: households (all housing units) and persons"
         problems.append(Problem(what="there is no file of housing units", where="units", remedy=remedy))
     elif of_units:
-        problems += files.missing(of_units, of_units=True)
+        problems += RecordFile(data=data, of_units=True).missing(of_units)
     if problems:
         raise PlanError(dict.fromkeys(problems))
 
@@ -142,9 +147,9 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
         ]
         if problems:
             raise PlanError(problems)
-    files, leaf = ConfidentialFiles(data=data), len(design.names) - 1
+    leaf = len(design.names) - 1
     of_units = data.persons is not None and all(name in data.households.columns for name in names)
-    table: Any = listed_areas if listed_areas is not None else data.households if of_units else files.persons
+    table: Any = listed_areas if listed_areas is not None else RecordFile(data=data, of_units=of_units).own
     table = table.select(names) if isinstance(table, pl.DataFrame) else pl.DataFrame({n: table[n] for n in names})
     if settings.geocode is not None:
         spine = Spine.of_geocodes(
@@ -165,15 +170,13 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
 
 def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Population]:
     """Return what is measured, with its rules, all checked against the file before any noise is drawn."""
-    files = ConfidentialFiles(data=data)
-    rows = files.rows()
     found: list[Population] = []
     problems: list[Problem] = []
     for kind in design.kinds:
         own, schema, of_units = kind.settings, kind.schema, kind.name == UNITS
+        file = RecordFile(data=data, of_units=of_units)
         try:
-            leaf = files.leaves(spine, rows, of_units=of_units)
-            counts = Counts.of(leaf, files.cells(kind, rows), areas=spine.areas(spine.depth - 1))
+            counts = Counts.of(file.leaves(spine), file.cells(kind), areas=spine.areas(spine.depth - 1))
         except StirredError as error:
             problems += error.problems
             continue
@@ -181,7 +184,7 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
         if depths := design.depths(own):
             rules.insert(0, totals(counts, schema, depths))
         if design.settings.facilities is not None and not of_units:
-            rules += collected(problems, partial(_facility_rules, design, files, spine)) or ()
+            rules += collected(problems, partial(_facility_rules, design, data, spine)) or ()
         problems += contradictions(schema, rules, spine)
         problems += broken(counts, schema, rules, spine, unit=kind.unit)
         earlier = collected(problems, partial(agreement, own, schema, spine))
@@ -204,16 +207,13 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
     return found
 
 
-def _facility_rules(design: TopDownDesign, files: ConfidentialFiles, spine: Spine) -> tuple[Rule, Rule]:
+def _facility_rules(design: TopDownDesign, data: Microdata, spine: Spine) -> tuple[Rule, Rule]:
     given = design.settings.facilities
     assert given is not None
     attribute = next(each for each in design.persons.schema.attributes if each.name == given.attribute)
     own = Schema(name="facilities", attributes=(Attribute(name=attribute.name, codes=attribute.codes),))
-    place = code_places(files.data.households[given.column], attribute, source=files.data.household_source)
-    if isinstance(place, Problem):
-        raise DataError([place])
-    leaf = files.leaves(spine, None, of_units=True)
-    counts = Counts.of(leaf, place, areas=spine.areas(spine.depth - 1))
+    file = RecordFile(data=data, of_units=True)
+    counts = Counts.of(file.leaves(spine), file.places(attribute, given.column), areas=spine.areas(spine.depth - 1))
     return by_facilities(design.persons.schema, counts, own=own, most=given.most, empty=given.empty, spine=spine)
 
 
@@ -297,8 +297,8 @@ def measure(
     draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
         # Everybody is counted here: these few areas are measured where the records are.
-        writer.add("top", draw([*_tasks(part, range(cut), (0, 0), leaves=cut)]))
-    pieces = ([*_tasks(part, range(cut, spine.depth), (cut, shard))] for shard in range(spine.areas(cut)))
+        writer.add("top", draw([*_tasks(part, 0, 0, cut)]))
+    pieces = ([*_tasks(part, cut, shard, spine.depth)] for shard in range(spine.areas(cut)))
     for shard, written in enumerate(engine.map_groups(pieces, draw)):
         writer.add(str(spine.geocodes[cut][shard]), written)
         if progress:
@@ -306,9 +306,9 @@ def measure(
     return writer.finish()
 
 
-def _tasks(part: Population, depths: range, root: tuple[int, int], *, leaves: int | None = None) -> Iterator[LevelTask]:
-    """Yield the levels of the tree below an area; ``leaves`` is a level that is listed without answers."""
-    spine, above = part.spine, 0
+def _tasks(part: Population, depth: int, area: int, until: int) -> Iterator[LevelTask]:
+    """Yield the levels of the tree below an area; the level ``until``, if there is one, is listed without answers."""
+    spine = part.spine
     first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
 
     def counts(leaves: Counts, depth: int, areas: range) -> Counts:
@@ -316,22 +316,17 @@ def _tasks(part: Population, depths: range, root: tuple[int, int], *, leaves: in
         same = first_of.setdefault(id(leaves), found)
         return Counts(starts=found.starts, cells=same.cells, counts=same.counts)
 
-    for depth in (*depths, *(() if leaves is None else (leaves,))):
-        areas = spine.within(*root, depth)
-        first = above if depth > depths.start else int(spine.parents[depth][areas.start])
-        above = areas.start
-        known = (rule for rule in part.rules if depth in rule.depths and depth != leaves)
+    for own, areas, level in spine.below(depth, area, min(until + 1, spine.depth)):
+        rules = [rule for rule in part.rules if own in rule.depths and own < until]
         yield LevelTask(
-            level=spine.level(depth, areas, above=first),
+            level=level,
             first=areas.start,
-            since=spine.carried(depth, areas, idle=part.idle),
-            counts=counts(part.counts, depth, areas),
-            queries=()
-            if depth == leaves
-            else tuple((each, part.sigma2(depth, each)) for each in part.queries_at(depth)),
+            since=spine.carried(own, areas, idle=part.idle),
+            counts=counts(part.counts, own, areas),
+            queries=tuple((each, part.sigma2(own, each)) for each in part.queries_at(own) if own < until),
             rules=tuple(
-                (replace(rule, source=None), None if rule.source is None else counts(rule.source, depth, areas))
-                for rule in known
+                (replace(rule, source=None), None if rule.source is None else counts(rule.source, own, areas))
+                for rule in rules
             ),
         )
 

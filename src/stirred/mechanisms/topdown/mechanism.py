@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from stirred.mechanisms.protocol import (
     Progress,
     PublicFile,
     Release,
+    ReleasedColumns,
     Section,
     Settings,
     Typical,
@@ -44,6 +45,7 @@ from stirred.mechanisms.protocol import (
 from stirred.mechanisms.topdown.accuracy import LevelErrors
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
+from stirred.mechanisms.topdown.hierarchy.tree import AGREES
 from stirred.mechanisms.topdown.measure import Population, check_columns, measure, populations, spine_of
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
 from stirred.mechanisms.topdown.records import (
@@ -60,7 +62,6 @@ from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDo
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, Spine
 from stirred.mechanisms.topdown.store import published_columns
-from stirred.mechanisms.topdown.tree import AGREES
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -361,9 +362,9 @@ class TopDown(Mechanism):
             frames |= {
                 part.file(what): partial(published, what) for what in ("measurements", "constraints", "agreement")
             }
-        declared = {file.name for file in self.files(microdata, plan)}
+        declared = {file.name for file in plan.files(self, microdata)}
         measured = [part for part, _ in plan.measured]
-        followed = record_files(
+        made_frames, made = record_files(
             measured,
             stores,
             microdata.types,
@@ -374,22 +375,22 @@ class TopDown(Mechanism):
             progress=progress,
         )
         frames = {name: make for name, make in frames.items() if name in declared}
-        public = Frames({**frames, **followed.frames}, convert=like(data))
+        public = Frames({**frames, **made_frames}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
         errors = LevelErrors(
-            parts=measured if followed.made else [],
+            parts=measured if made else [],
             stores=stores,
-            released=followed,
+            released=made,
             settings=self.settings,
             work=work,
             engine=self.engine,
         )
-        kept = {"stores": stores, "made": followed.made, "errors": errors}
+        kept = {"stores": stores, "made": made, "errors": errors}
         return Release(public=public, specification=promised, internal=kept)
 
     def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
-        """Return the errors of the records by level, beside those of other arms."""
+        """Return the errors of the records by level, with those of other arms."""
         return release.internal["errors"].sections()
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
@@ -399,8 +400,12 @@ class TopDown(Mechanism):
 
     # ---- files and checks
 
-    def files(self, data: Microdata, plan: TopDownPlan) -> Sequence[PublicFile]:
+    def files(
+        self, released: ReleasedColumns, data: Microdata | None = None, plan: TopDownPlan | None = None
+    ) -> Sequence[PublicFile]:
         """Return the measurements, what is published exactly, the areas, and what is made of all this."""
+        if plan is None:
+            return [*declared_files(self.design)]
         sizes: dict[str, int] = {}
         absent: set[str] = set()
         for part in plan.parts:
@@ -418,10 +423,6 @@ class TopDown(Mechanism):
             for file in declared_files(self.design)
             if file.name not in absent
         ]
-
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the columns that each file may have, by the settings alone."""
-        return {file.name: file.columns for file in declared_files(self.design)}
 
     def conclusions(self, plan: TopDownPlan) -> Sequence[str]:
         """Return how to read the files."""

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
-from stirred.mechanisms.tables.intervals import half_width
+from stirred.mechanisms.tables.query import half_width
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, TOTAL
 from stirred.mechanisms.topdown.measure import Population, class_counts
 from stirred.mechanisms.topdown.rules import with_earlier
-from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL
 from stirred.mechanisms.topdown.settings import PERSONS, UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.doubts import Doubt

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -21,7 +21,28 @@ from pydantic import BaseModel, Field
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
-from stirred.mechanisms.topdown.least_squares import SubspaceModel
+from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
+from stirred.mechanisms.topdown.hierarchy.schema import (
+    DETAILED,
+    SCHEMAS,
+    SUMMED,
+    TOTAL,
+    Attribute,
+    MarginalQuery,
+    Schema,
+    coded_variables,
+    schema_named,
+)
+from stirred.mechanisms.topdown.hierarchy.tree import (
+    NO_BOUND,
+    Answers,
+    Constraint,
+    GroupTotal,
+    Level,
+    Places,
+    Sign,
+    Tree,
+)
 from stirred.mechanisms.topdown.published_files import (
     FILE,
     ROW,
@@ -38,20 +59,8 @@ from stirred.mechanisms.topdown.published_files import (
     with_mentioned,
     with_variance,
 )
-from stirred.mechanisms.topdown.schema import (
-    DETAILED,
-    SCHEMAS,
-    SUMMED,
-    TOTAL,
-    Attribute,
-    MarginalQuery,
-    Schema,
-    coded_variables,
-    schema_named,
-)
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Places, Sign, Tree
 from stirred.spec.problems import Problem
 
 _SIGNS: Final[Mapping[str, Sign]] = {"=": "=", "==": "=", "eq": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}
@@ -76,9 +85,7 @@ class PublishedMeasurements:
     """Published measurements with their areas, level by level from the top; rows are read when they are needed."""
 
     schema: Schema
-    names: tuple[str, ...]
-    geocodes: tuple[tuple[str, ...], ...]
-    parents: tuple[Places, ...]
+    spine: Spine
     rows: Mapping[str, pl.LazyFrame]  # by level
     files: tuple[Path, ...]
     totals: tuple[GroupTotal, ...] = ()
@@ -93,20 +100,23 @@ class PublishedMeasurements:
         for number, path in enumerate(files):
             for level, frame in levels_of(path, number, path, schema, constraint=False):
                 rows.setdefault(level, []).append(frame)
-        geocodes = {name: tuple(own.cast(pl.String)) for name, own in zip(spine.names, spine.geocodes, strict=True)}
+        geocodes = dict(zip(spine.names, spine.geocodes, strict=True))
         for level, frames in rows.items():
             named = {*pl.concat(frames).select(pl.col("geocode").unique()).collect()["geocode"]}
             if lost := sorted(named - {*geocodes.get(level, ())}):
                 raise bad_file(f"{level} {listed(lost[:3])} is not in the spine", where=str(files[0]), remedy="")
         return cls(
             schema=schema,
-            names=spine.names,
-            geocodes=tuple(geocodes.values()),
-            parents=spine.parents,
+            spine=spine,
             rows={level: with_variance(pl.concat(frames), files) for level, frames in rows.items()},
             files=tuple(files),
             by_prefix=False,
         )
+
+    @property
+    def areas(self) -> dict[str, int]:
+        """Return how many areas each level has that has a name."""
+        return {name: self.spine.areas(depth) for depth, name in enumerate(self.spine.names) if name}
 
     @cached_property
     def queries(self) -> dict[str, MarginalQuery]:
@@ -122,7 +132,7 @@ class PublishedMeasurements:
         """
         if not self.by_prefix:
             return "spine"
-        for name, own in zip(self.names[1:], self.geocodes[1:], strict=True):
+        for name, own in zip(self.spine.names[1:], self.spine.geocodes[1:], strict=True):
             rows = self.rows[name].filter(pl.col("sign").is_not_null()) if name in self.rows else None
             if rows is None or len(own) > rows.select(pl.col("geocode").n_unique()).collect().item():
                 return "rows"
@@ -166,7 +176,7 @@ class PublishedMeasurements:
 
     @cached_property
     def _blocks(self) -> dict[str, str]:
-        return {code[-TABULATION:]: code for code in self.geocodes[-1] if len(code) > TABULATION}
+        return {code[-TABULATION:]: code for code in self.spine.geocodes[-1].to_list() if len(code) > TABULATION}
 
     def block(self, code: str) -> str:
         """Return a geocode as it is; that of a tabulation block as the one of the spine that ends with it."""
@@ -192,83 +202,55 @@ class PublishedMeasurements:
     @cached_property
     def cut(self) -> int:
         """Return the level whose areas are worked on one after the other; 0 for all at once."""
-        leaves = np.ones(len(self.geocodes[-1]), dtype=np.int64)
-        most: list[int] = []
-        for parent, above in zip(self.parents[:0:-1], self.geocodes[-2::-1], strict=True):
-            leaves = np.bincount(parent, weights=leaves, minlength=len(above)).astype(np.int64)
-            most.insert(0, int(leaves.max()) * self.schema.size)
+        most = [int(np.diff(first).max()) * self.schema.size for first in self.spine.first_leaves[:-1]]
         return next((depth for depth, values in enumerate(most) if values <= _VALUES_AT_ONCE), max(0, len(most) - 1))
 
     def tree(self) -> Tree:
         """Return all areas as one tree."""
-        return self._tree(self._collected, [(0, len(codes)) for codes in self.geocodes], 0)
-
-    def _collected(self, depth: int) -> pl.DataFrame:
-        return self.rows[self.names[depth]].collect() if self.names[depth] in self.rows else self._no_rows
-
-    @property
-    def _no_rows(self) -> pl.DataFrame:
-        return pl.DataFrame(schema=dict.fromkeys((*_described(self.schema), "geocode"), pl.String))
+        return self._tree(0, 0, self.spine.depth, self._rows)
 
     def top(self) -> Tree | None:
         """Return the areas above the shards; the tops of shards are without measurements."""
         if not self.cut:
             return None
-        tree = self._tree(self._collected, [(0, len(codes)) for codes in self.geocodes[: self.cut]], 0)
-        last = Level(name=self.names[self.cut], geocodes=self.geocodes[self.cut], parent=self.parents[self.cut])
-        return Tree(schema=self.schema, levels=(*tree.levels, last))
+        *_, (_, _, last) = self.spine.below(0, 0, self.cut + 1)
+        return Tree(schema=self.schema, levels=(*self._tree(0, 0, self.cut, self._rows).levels, last))
 
     def shards(self) -> Iterator[Tree]:
-        """Yield the tree of each area at the cut."""
+        """Yield the tree of each area at the cut; rows of neighbours are read together, as memory allows."""
         if not self.cut:
             yield self.tree()
             return
-        spans = [self._spans(place) for place in range(len(self.geocodes[self.cut]))]
+        values = np.diff(self.spine.first_leaves[self.cut]) * self.schema.size
         start = 0
-        while start < len(spans):
-            stop, values = start, 0
-            while stop < len(spans) and (
-                stop == start or values + (spans[stop][-1][1] - spans[stop][-1][0]) * self.schema.size < _VALUES_AT_ONCE
-            ):
-                values += (spans[stop][-1][1] - spans[stop][-1][0]) * self.schema.size
-                stop += 1
-            rows = self._between(spans[start], spans[stop - 1])
+        while start < len(values):
+            stop = start + max(1, int(np.searchsorted(np.cumsum(values[start:]), _VALUES_AT_ONCE)))
+            rows = {depth: self._rows(depth, start, stop) for depth in range(self.cut, self.spine.depth)}
             for place in range(start, stop):
-                yield self._tree(rows.__getitem__, spans[place], self.cut)
+                yield self._tree(self.cut, place, self.spine.depth, rows.__getitem__)
             start = stop
 
-    def _spans(self, place: int) -> list[tuple[int, int]]:
-        """Return the areas of each level, from the cut on, that lie in an area at the cut."""
-        spans = [(place, place + 1)]
-        for depth in range(self.cut + 1, len(self.names)):
-            low, high = np.searchsorted(self.parents[depth], spans[-1])
-            spans.append((int(low), int(high)))
-        return spans
+    def _rows(self, depth: int, start: int | None = None, stop: int = 0) -> pl.DataFrame:
+        """Read the rows of a level, or of those of its areas that lie in some neighbours at the cut."""
+        rows = self.rows.get(self.spine.names[depth])
+        if rows is None:
+            return pl.DataFrame(schema=dict.fromkeys((*_described(self.schema), "geocode"), pl.String))
+        if start is not None:
+            low, high = (self.spine.within(self.cut, place, depth) for place in (start, stop - 1))
+            codes = self.spine.geocodes[depth][low.start : high.stop]
+            inside = pl.col("geocode").is_in(codes.to_list())
+            if self.by_prefix and len(codes):
+                inside = pl.col("geocode").is_between(pl.lit(codes[0]), pl.lit(codes[-1]))
+            rows = rows.filter(inside)
+        return rows.collect()
 
-    def _between(self, first: Sequence[tuple[int, int]], last: Sequence[tuple[int, int]]) -> dict[int, pl.DataFrame]:
-        """Read the rows of neighbouring areas at the cut, by level."""
-        found = {}
-        for depth, ((low, _), (_, high)) in enumerate(zip(first, last, strict=True), start=self.cut):
-            codes = self.geocodes[depth][low:high]
-            found[depth] = self._no_rows
-            if codes and self.names[depth] in self.rows:
-                inside = pl.col("geocode").is_in(codes)
-                if self.by_prefix:
-                    inside = pl.col("geocode").is_between(pl.lit(codes[0]), pl.lit(codes[-1]))
-                found[depth] = self.rows[self.names[depth]].filter(inside).collect()
-        return found
-
-    def _tree(self, rows: Callable[[int], pl.DataFrame], spans: Sequence[tuple[int, int]], depth: int) -> Tree:
-        levels = []
-        above = 0
-        for number, (low, high) in enumerate(spans, start=depth):
-            codes = self.geocodes[number][low:high]
-            parent = self.parents[number][low:high] - above if number > depth else np.zeros(len(codes), dtype=np.int64)
-            levels.append(self._level(self.names[number], codes, parent, rows(number)))
-            above = low
+    def _tree(self, depth: int, area: int, until: int, rows: Callable[[int], pl.DataFrame]) -> Tree:
+        levels = (self._level(level, rows(own)) for own, _, level in self.spine.below(depth, area, until))
         return Tree(schema=self.schema, levels=tuple(levels))
 
-    def _level(self, name: str, codes: tuple[str, ...], parent: Places, rows: pl.DataFrame) -> Level:
+    def _level(self, level: Level, rows: pl.DataFrame) -> Level:
+        """Return a level with what its rows say."""
+        codes = level.geocodes
         place = pl.DataFrame({"geocode": pl.Series(codes, dtype=pl.String), _PLACE: np.arange(len(codes))})
         own = rows.join(place, on="geocode", how="inner", maintain_order="left")
         answers: list[Answers] = []
@@ -276,7 +258,7 @@ class PublishedMeasurements:
         for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
             label, query, sign, group = self._descriptions[key]
             places = part[_PLACE].to_numpy()
-            self._check_rows(part, label, 1 if group else query.size, name)
+            self._check_rows(part, label, 1 if group else query.size, level.name)
             values = _values(part, 1 if group else query.size)
             if sign is not None:
                 known.append(_placed(_known_of(query, sign, group, values), places, len(codes)))
@@ -288,7 +270,7 @@ class PublishedMeasurements:
             answers.append(Answers(query=query, values=whole, variance=spread))
             if exact.any():
                 known.append(_placed(_known_of(query, "=", None, values[exact]), places[exact], len(codes)))
-        return Level(name=name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known))
+        return replace(level, answers=tuple(answers), known=tuple(known))
 
     def _check_rows(self, part: pl.DataFrame, label: str, size: int, level: str) -> None:
         """Refuse rows of one query that are repeated, too short, or have no values."""
@@ -414,12 +396,11 @@ def open_published(
         areas = areas_by_spine(codes, given, str(spine))
     names, geocodes, parents = areas
     groups = [] if known is None else [*groups_of(known, names, geocodes, str(totals))]
+    codes_of = tuple(pl.Series(own, dtype=pl.String) for own in geocodes)
     used = [*read, *(path for path in (totals, spine) if path is not None)]
     return PublishedMeasurements(
         schema=schema,
-        names=names,
-        geocodes=geocodes,
-        parents=parents,
+        spine=Spine(names=names, geocodes=codes_of, parents=parents, leaves=pl.DataFrame()),
         rows={level: with_variance(frame, used) for level, frame in rows.items()},
         files=tuple(used),
         totals=tuple(groups),

@@ -18,8 +18,8 @@ from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, PlanError, bad_file, listed
 from stirred.mechanisms.protocol import Outcome
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.tree import GroupTotal, Places
+from stirred.mechanisms.topdown.hierarchy.schema import Schema
+from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Places
 
 # Where a row stands, for what is said of it.
 FILE: Final = "__file"

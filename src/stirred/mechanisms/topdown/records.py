@@ -24,11 +24,11 @@ from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
+from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, EstimateParts, estimate_frames, estimates_of
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
-from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
+from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 
@@ -107,18 +107,6 @@ def areas_frame(spine: Spine, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
 # ---- from stores to files ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RecordFiles:
-    """What was made of the stores: files by name, and of each kind of record the counts and what happened."""
-
-    frames: Mapping[str, Make]
-    made: Mapping[str, SolverOutcome]
-
-    def counts(self, part: str) -> Iterator[pl.DataFrame]:
-        """Yield the counts of the leaves, part by part."""
-        yield from map(pl.read_parquet, self.made[part].files)
-
-
 def record_files(
     parts: Sequence[Population],
     stores: Mapping[str, MeasurementStore],
@@ -129,8 +117,11 @@ def record_files(
     engine: Engine | None = None,
     tables: Mapping[str, tuple[str, Sequence[str]]],
     progress: Progress | None,
-) -> RecordFiles:
-    """Make all that the settings publish beside measurements; ``tables`` are title: (kind of record, variables)."""
+) -> tuple[dict[str, Make], dict[str, SolverOutcome]]:
+    """Make all that the settings publish besides measurements: files by name, and the counts of each kind of record.
+
+    ``tables`` are title: (kind of record, variables).
+    """
     frames: dict[str, Make] = {}
     made: dict[str, SolverOutcome] = {}
     layouts = {part.name: Layout.of(part, types) for part in parts}
@@ -149,7 +140,7 @@ def record_files(
         frames[EVENTS] = lambda: [_events(made)]
         for title, (kind, variables) in tables.items():
             frames[title] = partial(_table, made[kind].files, layouts[kind], variables)
-    return RecordFiles(frames=frames, made=made)
+    return frames, made
 
 
 def solved(
@@ -172,7 +163,7 @@ def solved(
 
     mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
     options = SolveOptions(
-        arm=arm_named(arm),
+        arm=ARMS[arm],
         threads=os.cpu_count() or 1,
         engine=engine,
         store=LevelStore(folder=work.absolute() / "levels", mark=mark),
@@ -241,11 +232,9 @@ def write_estimates(
     """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    written: list[Path] = []
+    written = EstimateParts(folder)
     # Counts that were published before bind records; they are no measurement of the confidential file.
     source, stage = replace(store, agreeing=False), f"{part.name} estimate"
-    for levels, found in estimates_of(source, progress=progress, stage=stage):
-        for frame in estimate_frames(levels, found, part.queries):
-            written.append(folder / f"{len(written):06d}.parquet")
-            frame.write_parquet(written[-1])
-    return written
+    for found in estimates_of(source, progress=progress, stage=stage):
+        written.add(estimate_frames(found, part.queries))
+    return written.files

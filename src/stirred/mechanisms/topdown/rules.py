@@ -22,12 +22,12 @@ import polars as pl
 
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.mechanisms.protocol import ReleasedTable
-from stirred.mechanisms.topdown.counts import Counts, Entries, Integers
-from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries, Integers
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Sign, blocks
 from stirred.mechanisms.topdown.settings import CountSettings
 from stirred.mechanisms.topdown.solve.problem import coarsens
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Sign, blocks
 from stirred.spec.compose import compose
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError, placed
@@ -111,7 +111,7 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
             for row, cell in zip(rows[: _SHOWN - len(shown)].tolist(), cells.tolist(), strict=False):
                 place = f"{spine.names[leaf]} {spine.geocodes[leaf][areas[row]]}"
                 least = "at least" if rule.sign == ">=" else "at most"
-                what = _cell(schema, rule.query, cell)
+                what = schema.cell_name(rule.query, cell)
                 shown.append(
                     f"{place} has {truth[row, cell]:,} with {what}, and {least} {bound[row, cell]:,} are possible"
                 )
@@ -126,23 +126,29 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
 
 def contradictions(schema: Schema, rules: Sequence[Rule], spine: Spine) -> Iterator[Problem]:
     """Yield rules that no file at all can keep together, in words."""
-    barred = np.zeros(schema.size, dtype=np.bool_)
-    for rule in rules:
-        if rule.source is None:
-            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
     for lower in (rule for rule in rules if rule.sign == ">="):
-        possible = np.zeros(lower.query.size, dtype=np.bool_)
-        possible[lower.query.cell_of[~barred]] = True
+        possible = _possible(schema, rules, lower.query)
         upper = [rule for rule in rules if rule.sign == "<=" and rule.source is not None and rule.query == lower.query]
         for cell in np.flatnonzero(~possible).tolist():
             if lower.values(spine, 0, range(1))[0, cell]:
-                code = _cell(schema, lower.query, cell)
+                code = schema.cell_name(lower.query, cell)
                 what = f"facilities need somebody with {code}, and structural zeros leave no cell for it"
                 yield Problem(
                     what=what, where=f"rule {lower.name}", remedy="leave out a zero, or correct the facilities"
                 )
         for fixed in (rule for rule in rules if rule.sign == "="):
             yield from _totals_out_of_reach(fixed, lower, upper, possible, spine)
+
+
+def _possible(schema: Schema, rules: Sequence[Rule], query: MarginalQuery) -> npt.NDArray[np.bool_]:
+    """Return which cells of a query structural zeros leave possible."""
+    barred = np.zeros(schema.size, dtype=np.bool_)
+    for rule in rules:
+        if rule.source is None:
+            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
+    found = np.zeros(query.size, dtype=np.bool_)
+    found[query.cell_of[~barred]] = True
+    return found
 
 
 def _totals_out_of_reach(
@@ -163,12 +169,6 @@ def _totals_out_of_reach(
                 public = "the facilities of an area and its total contradict each other"
                 remedy = "correct the facilities or the areas of the records"
                 yield Problem(what=what, public=public, where=f"rules {lower.name}, {fixed.name}", remedy=remedy)
-
-
-def _cell(schema: Schema, query: MarginalQuery, cell: int) -> str:
-    places = np.unravel_index(cell, query.shape)
-    kept = [(a, int(place)) for a, place, size in zip(schema.attributes, places, query.shape, strict=True) if size > 1]
-    return " and ".join(f"{attribute.name} {listed([attribute.codes[place]])}" for attribute, place in kept)
 
 
 _WHERE: Final = "agrees_with"
@@ -274,14 +274,10 @@ def disagreements(schema: Schema, rules: Sequence[Rule], spine: Spine, *, unit: 
     earlier = next((rule for rule in rules if rule.name == AGREES), None)
     if earlier is None:
         return
-    barred = np.zeros(schema.size, dtype=np.bool_)
     for rule in rules:
-        if rule.source is None:
-            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
-        elif rule is not earlier:
+        if rule.source is not None and rule is not earlier:
             yield from _against(earlier, rule, spine, unit=unit)
-    possible = np.zeros(earlier.query.size, dtype=np.bool_)
-    possible[earlier.query.cell_of[~barred]] = True
+    possible = _possible(schema, rules, earlier.query)
     if lost := int(earlier.values(spine, 0, range(1))[0, ~possible].sum()):
         what = f"{number(lost, unit)} of then would have no cell: structural zeros leave none for them"
         yield Problem(what=what, where=_WHERE, remedy="leave out a zero, or correct agreed_codes")
@@ -293,7 +289,8 @@ def _against(earlier: Rule, rule: Rule, spine: Spine, *, unit: str) -> Iterator[
         what = f"{rule.name} bounds what the earlier counts do not tell apart, so records may be unable to keep both"
         yield Problem(what=what, where=_WHERE, remedy="name a table that counts the attribute of the facilities")
         return
-    inside = _inside(rule.query, earlier.query)
+    inside = np.zeros(earlier.query.size, dtype=np.int64)  # for each earlier cell the cell that it is in
+    inside[earlier.query.cell_of] = rule.query.cell_of
     for depth in rule.depths:
         for areas in blocks(spine.areas(depth), _AT_ONCE):
             then = np.zeros((len(areas), rule.query.size), dtype=np.int64)
@@ -311,10 +308,3 @@ def _against(earlier: Rule, rule: Rule, spine: Spine, *, unit: str) -> Iterator[
                     remedy="release from the same file with the same totals and facilities, or leave this total out",
                 )
                 return
-
-
-def _inside(coarse: MarginalQuery, fine: MarginalQuery) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return for each cell of a query the cell of a coarser one that it is in."""
-    found = np.zeros(fine.size, dtype=np.int64)
-    found[fine.cell_of] = coarse.cell_of
-    return found

@@ -12,12 +12,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.topdown.budget import Shares, read_budget
-from stirred.mechanisms.topdown.schema import BUDGETS, SCHEMAS, MarginalQuery, Schema, declared_schema, shipped_schema
-from stirred.mechanisms.topdown.solve.tree import arm_named
+from stirred.mechanisms.topdown.hierarchy.schema import (
+    BUDGETS,
+    SCHEMAS,
+    MarginalQuery,
+    Schema,
+    declared_schema,
+    shipped_schema,
+)
+from stirred.mechanisms.topdown.solve.tree import ARMS
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError
 
-Arm = Literal["default", "blue", "bureau"]
+MethodName = Literal["default", "blue", "bureau"]
 
 
 def _as_list(value: Any) -> Any:
@@ -25,7 +32,7 @@ def _as_list(value: Any) -> Any:
 
 
 PublishChoice = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
-ArmChoice = Annotated[list[Arm], BeforeValidator(_as_list)]
+MethodNames = Annotated[list[MethodName], BeforeValidator(_as_list)]
 
 
 def _as_code(given: object) -> object:
@@ -121,8 +128,10 @@ class TopDownSettings(CountSettings):
         description="What is published: measurements, estimates with standard errors, records; any of the three.",
         json_schema_extra={"example": "records"},
     )
-    arm: Arm = Field(default="default", description="How records are made: default, or for comparison blue or bureau.")
-    compare: ArmChoice = Field(
+    arm: MethodName = Field(
+        default="default", description="How records are made: default, or for comparison blue or bureau."
+    )
+    compare: MethodNames = Field(
         default=[],
         description="Further arms whose errors the internal report shows beside those of the records.",
         json_schema_extra={"internal": True, "example": "bureau"},
@@ -152,33 +161,20 @@ def schema_of(settings: CountSettings) -> Schema:
     return declared_schema("declared", settings.attributes, values=settings.values, groupings=settings.groupings)
 
 
-def shares_of(settings: CountSettings, schema: Schema, levels: Sequence[str]) -> Shares | None:
-    """Return the budget with its levels called as given, from the top; None where nothing is measured."""
+def shares_of(settings: CountSettings, levels: Sequence[str]) -> Shares | None:
+    """Return the budget as it is written, or split evenly between levels; None where nothing is measured."""
     if settings.budget is not None and (settings.rho is not None or settings.queries):
         remedy = "write the budget file, or rho and queries"
         raise bad_plan("a budget file says rho and queries itself", where="budget", remedy=remedy)
     if settings.budget is not None:
         given = settings.budget
-        shares = Shares.read(read_budget(given) if isinstance(given, str) else given)
-    elif settings.rho is not None:
-        shares = Shares.even(settings.rho, levels=levels, queries=settings.queries or _DEFAULT_QUERIES)
-    elif isinstance(settings, UnitSettings) and settings.totals:
+        return Shares.read(read_budget(given) if isinstance(given, str) else given)
+    if settings.rho is not None:
+        return Shares.even(settings.rho, levels=levels, queries=settings.queries or _DEFAULT_QUERIES)
+    if isinstance(settings, UnitSettings) and settings.totals:
         return None
-    else:
-        remedy = "name a budget file (budget), or write rho = '1/2' and queries = ['total', 'detailed']"
-        raise bad_plan("no budget is given", where="budget", remedy=remedy)
-    return shares.fitted(schema, levels)
-
-
-def level_names(settings: TopDownSettings) -> tuple[str, ...]:
-    """Return the names of the levels, from the top: as the budget file spells them, where there is one."""
-    names = (TOP, *settings.levels)
-    if settings.budget is None:
-        return names
-    given = read_budget(settings.budget) if isinstance(settings.budget, str) else settings.budget
-    spelled = [*given["levels"]] if isinstance(given.get("levels"), dict) else []
-    same = [name.casefold() for name in spelled[1:]] == [name.casefold() for name in settings.levels]
-    return tuple(map(str, spelled)) if same else names
+    remedy = "name a budget file (budget), or write rho = '1/2' and queries = ['total', 'detailed']"
+    raise bad_plan("no budget is given", where="budget", remedy=remedy)
 
 
 def collected(problems: list[Problem], work: Callable[[], T]) -> T | None:
@@ -243,13 +239,21 @@ class TopDownDesign:
         problems: list[Problem] = [*_wrong_levels(settings)]
         if len({name.casefold() for name in settings.levels}) < max(1, len(settings.levels)):
             raise PlanError(problems)
-        names, kinds = level_names(settings), list[RecordKind]()
+        names, kinds = (TOP, *settings.levels), list[RecordKind]()
         for name, own in ((PERSONS, settings), (UNITS, settings.units)):
-            schema = None if own is None else collected(problems, partial(schema_of, own))
-            if own is not None and schema is not None:
-                shares = collected(problems, partial(shares_of, own, schema, names))
+            if own is None:
+                continue
+            schema = collected(problems, partial(schema_of, own))
+            shares = collected(problems, partial(shares_of, own, names))
+            # Levels are called as the budget of persons spells them, where it has the same.
+            spelled = () if shares is None or name != PERSONS else tuple(shares.levels)
+            if [each.casefold() for each in spelled[1:]] == [each.casefold() for each in settings.levels]:
+                names = spelled
+            if schema is not None:
+                shares = shares and collected(problems, partial(shares.fitted, schema, names))
                 kinds.append(RecordKind(name=name, settings=own, schema=schema, shares=shares))
-                problems += _wrong_rules(own, schema, names)
+                # A budget that cannot be read might have called the levels otherwise.
+                problems += _wrong_rules(own, schema, names) if shares or not own.budget else ()
         design = cls(settings=settings, names=names, kinds=tuple(kinds))
         problems = problems or [*_wrong_records(design)]
         if problems:
@@ -281,7 +285,8 @@ class TopDownDesign:
     def columns(self) -> tuple[list[str], list[str]]:
         """Return the columns that the settings name: of persons, and of units."""
         own, *units = (self.record_columns(kind) for kind in self.kinds)
-        of_facilities = [] if self.settings.facilities is None else [self.settings.facilities.column]
+        facilities = self.settings.facilities
+        of_facilities = [] if facilities is None else [*self.settings.places, facilities.column]
         return [*own], [*(name for each in units for name in each), *of_facilities]
 
     def counted_by(self, variables: Sequence[str]) -> str:
@@ -353,6 +358,6 @@ def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
         for kind in design.kinds
     )
     for arm in dict.fromkeys((settings.arm, *settings.compare)):
-        if records and unmeasured and not arm_named(arm).bottom_up:
+        if records and unmeasured and not ARMS[arm].bottom_up:
             what = f"the arm '{arm}' uses the measurements of each level alone, and the whole is not measured"
             yield Problem(what=what, where="arm", remedy="use the arm 'default', or measure the whole")

@@ -18,8 +18,8 @@ import polars as pl
 
 from stirred.data.columns import Columns, select
 from stirred.data.problems import bad_file, counted, listed
-from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.tree import Level, Places
+from stirred.mechanisms.topdown.hierarchy.counts import Counts
+from stirred.mechanisms.topdown.hierarchy.tree import Level, Places
 
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
@@ -184,20 +184,25 @@ class Spine:
 
     def within(self, depth: int, area: int, level: int) -> range:
         """Return the areas of a level that lie in an area of another level, at or above it."""
-        leaves, own = self.first_leaves[depth], self.first_leaves[level]
-        first, last = np.searchsorted(own, leaves[area : area + 2])
-        return range(int(first), int(last))
+        first, last = area, area + 1
+        for parent in self.parents[depth + 1 : level + 1]:
+            first, last = (int(each) for each in np.searchsorted(parent, [first, last]))
+        return range(first, last)
 
     def counts(self, leaves: Counts, depth: int, areas: range) -> Counts:
         """Return the counts of some areas of a level, given those of the leaves."""
         return leaves.between(self.first_leaves[depth][areas.start : areas.stop + 1])
 
-    def level(self, depth: int, areas: range, *, above: int = 0) -> Level:
-        """Return some areas of a level as arrays, with their parents counted from the first one ``above``."""
-        codes = tuple(self.geocodes[depth].slice(areas.start, len(areas)).to_list())
-        return Level(
-            name=self.names[depth], geocodes=codes, parent=self.parents[depth][areas.start : areas.stop] - above
-        )
+    def below(self, depth: int, area: int, until: int) -> Iterator[tuple[int, range, Level]]:
+        """Yield the levels of the tree below an area, from its own to the one before ``until``: depth, areas, level."""
+        above = -1
+        for own in range(depth, until):
+            areas = self.within(depth, area, own)
+            parent = self.parents[own][areas.start : areas.stop]
+            parent = parent - (parent[:1] if above < 0 else above)
+            codes = tuple(self.geocodes[own].slice(areas.start, len(areas)).to_list())
+            yield own, areas, Level(name=self.names[own], geocodes=codes, parent=parent)
+            above = areas.start
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield the spine as it is published, level by level: geocode, level and the geocode of the parent."""

@@ -27,9 +27,9 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.counts import Integers
-from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
-from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
+from stirred.mechanisms.topdown.hierarchy.counts import Integers
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
 
 JOURNAL: Final = "journal.jsonl"
 _KINDS: Final = ("<i2", "<i4", "<i8")

@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stirred.mechanisms.topdown.counts import Counts, Entries, Whole
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
+from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries, Integers, Whole
+from stirred.mechanisms.topdown.hierarchy.schema import Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Constraint, GroupTotal, Level, Tree
 
-Integers = npt.NDArray[np.int64]
 _SHOWN = 5
 
 

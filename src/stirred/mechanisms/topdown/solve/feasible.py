@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Numbers, Places
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT
 from stirred.mechanisms.topdown.solve.programs import Program
 
 _FINE: Final = 1 << 20  # real totals become whole multiples of 1 / _FINE

@@ -10,18 +10,16 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.counts import Counts
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Level, Places, Tree, groups_inside
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
-from stirred.mechanisms.topdown.solve.parent import SolverEvent
-from stirred.mechanisms.topdown.solve.problem import Places
-from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, solve_and
-from stirred.mechanisms.topdown.tree import Answers, Level, Tree, groups_inside
+from stirred.mechanisms.topdown.solve.parent import SolverReport
+from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve, solve_and
 
 COUNTS: Final = "counts.parquet"
 CERTIFICATE: Final = "certificate.json"
@@ -29,15 +27,11 @@ _UNROUNDED: Final = "unrounded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SolverOutcome:
-    """The files that were made, what happened, the certificate of the check, and how much work it was."""
+class SolverOutcome(SolverReport):
+    """The files that were made, what happened, and the certificate of the check."""
 
     files: tuple[Path, ...]
-    events: tuple[SolverEvent, ...]
     certificate: Certificate
-    parents: int
-    iterations: int
-    largest_gap: float
 
     def facts(self) -> dict[str, Any]:
         """Return what a manifest keeps."""
@@ -47,12 +41,6 @@ class SolverOutcome:
             "iterations": self.iterations,
             "largest_gap": self.largest_gap,
         }
-
-
-def in_memory(shards: Shards, options: SolveOptions, *, top: Tree | None = None) -> tuple[pl.DataFrame, SolverOutcome]:
-    """Return the counts of all leaves, without zeros, and what happened; they are checked, and not written."""
-    done = [*solve_and(shards, options, _TreeWriter(options=options.alone, targets={}), top=top)]
-    return pl.concat([each.leaves for each in done if each.leaves is not None]), _outcome((), done, options)
 
 
 def make(
@@ -78,26 +66,24 @@ def make(
         targets[_UNROUNDED] = FileParts(path=unrounded.absolute())
     for target in targets.values():
         target.begin()
-    done, writer = [], _TreeWriter(options=options.alone, targets=targets)
-    for number, each in enumerate(solve_and(shards, options, writer, top=top)):
-        done.append(each)
-        for name, path in each.files.items():
-            targets[name].take(number, path)
+    done = [*solve_and(shards, options, _TreeWriter(options=options.alone, targets=targets), top=top)]
     written = [[target.join()] if joined else target.parts for target in targets.values()]
-    found = _outcome(tuple(path for each in written for path in each), done, options)
+    found = SolverOutcome(
+        files=tuple(path for each in written for path in each),
+        certificate=_certificate(done, options),
+        **SolverReport.of(each.tree for each in done),
+    )
     (folder / CERTIFICATE).write_text(json.dumps(found.facts(), indent=2) + "\n", encoding="utf-8")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _TreeFiles:
+class _CheckedTree:
     """A solved tree once its counts are written and checked; of a shard only the counts of its top are left."""
 
     tree: TreeCounts
     certificate: Certificate = field(default_factory=Certificate)
     top: Counts | None = None
-    leaves: pl.DataFrame | None = None  # where they are not written
-    files: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,48 +93,30 @@ class _TreeWriter:
     options: SolveOptions
     targets: Mapping[str, FileParts]
 
-    def __call__(self, number: int, solved: TreeCounts) -> _TreeFiles:
-        files, options = {}, self.options
+    def __call__(self, number: int, solved: TreeCounts) -> _CheckedTree:
         if _UNROUNDED in self.targets:
-            files[_UNROUNDED] = self.targets[_UNROUNDED].write(solved.unrounded)
+            self.targets[_UNROUNDED].write(number, solved.unrounded)
         if solved.is_top:
-            return _TreeFiles(tree=solved, files=files)
+            return _CheckedTree(tree=solved)
         leaves, certificate, tree = solved.leaves, Certificate(), solved.tree
         for name, target in self.targets.items():
-            if name != _UNROUNDED:
-                files[name] = target.write(leaves if name == COUNTS else records_frame(leaves))
-        written = pl.read_parquet(files[COUNTS]) if COUNTS in files else leaves
+            if name not in (COUNTS, _UNROUNDED):
+                target.write(number, records_frame(leaves))
+        written = pl.read_parquet(self.targets[COUNTS].write(number, leaves))
         top = check_tree(
             tree,
             read_counts(written, tree.schema, tree.levels[-1].geocodes, certificate),
             certificate,
             # Parents that were given stand next to what was solved for, and need not be its sums.
-            decided=() if options.parents else solved.levels,
+            decided=() if self.options.parents else solved.levels,
             # A group of areas that are tops of shards is one of the areas above, which come first.
-            groups=groups_inside(tree, options.groups) if number else options.groups,
+            groups=groups_inside(tree, self.options.groups) if number else self.options.groups,
         )
-        return _TreeFiles(
-            tree=replace(solved, tree=replace(tree, levels=()), levels=(), unrounded=solved.unrounded[:0]),
-            certificate=certificate,
-            top=top,
-            leaves=None if COUNTS in files else leaves,
-            files=files,
-        )
+        small = replace(solved, tree=replace(tree, levels=()), levels=(), unrounded=solved.unrounded[:0])
+        return _CheckedTree(tree=small, certificate=certificate, top=top)
 
 
-def _outcome(files: tuple[Path, ...], done: Sequence[_TreeFiles], options: SolveOptions) -> SolverOutcome:
-    trees = [each.tree for each in done]
-    return SolverOutcome(
-        files=files,
-        events=tuple(event for tree in trees for event in tree.events),
-        certificate=_certificate(done, options),
-        parents=sum(tree.parents for tree in trees),
-        iterations=sum(tree.iterations for tree in trees),
-        largest_gap=max((tree.largest_gap for tree in trees), default=0.0),
-    )
-
-
-def _certificate(done: Sequence[_TreeFiles], options: SolveOptions) -> Certificate:
+def _certificate(done: Sequence[_CheckedTree], options: SolveOptions) -> Certificate:
     """Return what was checked of all trees, and of the areas above the shards once all of these are there."""
     found = Certificate()
     for each in done:
@@ -202,16 +170,12 @@ class FileParts:
         """Remove the parts of a run that was interrupted: they may be of other measurements, or more than now."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def write(self, frame: pl.DataFrame) -> Path:
-        """Write what may become a part, under a name that no other attempt at it has."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"{uuid4().hex}.writing"
-        frame.write_parquet(path)
-        return path
-
-    def take(self, number: int, path: Path) -> None:
-        """Make a part of what was written."""
-        os.replace(path, self._folder / f"{number:06d}.parquet")
+    def write(self, number: int, frame: pl.DataFrame) -> Path:
+        """Write a part, completely or not at all."""
+        part = self._folder / f"{number:06d}.parquet"
+        with replacing(part) as writing:
+            frame.write_parquet(writing)
+        return part
 
     @property
     def parts(self) -> list[Path]:
@@ -260,7 +224,9 @@ def compile_kernels() -> None:
         noisy = Answers(query=query, values=np.arange(4 * areas).reshape(areas, 4), variance=np.ones(areas))
         codes = tuple(f"{area:0{depth}b}" if depth else "" for area in range(areas))
         levels.append(Level(name=f"L{depth}", geocodes=codes, parent=np.arange(areas) // 2, answers=(noisy,)))
-    in_memory(lambda: [Tree(schema=schema, levels=tuple(levels))], SolveOptions(arm=ARMS["default"]))
+    tree = Tree(schema=schema, levels=tuple(levels))
+    for _ in solve(lambda: [tree], SolveOptions(arm=ARMS["default"])):
+        pass
 
 
 if __name__ == "__main__":

@@ -21,12 +21,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens
+from stirred.mechanisms.topdown.hierarchy.least_squares import LevelEstimates, SubspaceModel
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.subspaces import inverse_off
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Numbers, Places, Tree
+from stirred.mechanisms.topdown.solve.problem import CellGrid, coarsens
 from stirred.mechanisms.topdown.solve.programs import Quadratic
-from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
-from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 
 # A margin is measured well if its variance is at most this part of what the cells under it add up to.
 _WELL: Final = 0.5
@@ -96,9 +96,8 @@ def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
 
 def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
     """Return the model of the linear estimates with the attributes apart as they are here."""
-    spaces = Subspaces(schema=grid.schema, core=frozenset(grid.differing))
-    seen = {each for query in queries for each in spaces.within(spaces.kept(query))}
-    return SubspaceModel(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
+    seen = {each for query in queries for each in grid.within(grid.kept(query))}
+    return SubspaceModel(spaces=grid, like={each: each for each in grid.all}, seen=frozenset(seen))
 
 
 def bottom_up_objective(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates) -> Objective:
@@ -246,7 +245,7 @@ def margins_of(
 
 
 def _is_margin(grid: CellGrid, query: MarginalQuery) -> bool:
-    return 1 < query.size < grid.schema.size and not grid.rows_of(query).any()
+    return 1 < query.size < grid.schema.size and not query.cell_along(grid.differing).any()
 
 
 def _sizes(model: SubspaceModel, estimates: LevelEstimates) -> dict[tuple[int, ...], tuple[float, float, float]]:
@@ -289,7 +288,7 @@ def _margin(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, que
     to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)
     if not parts:
         return MarginForm(query=query, precision=sums, linear=np.zeros(lattice.width))
-    linear = spaces.answers(grid.schema.query(DETAILED), parts)[0, grid.cells[0]]
+    linear = spaces.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]]
     return MarginForm(query=query, precision=sums, linear=linear)
 
 

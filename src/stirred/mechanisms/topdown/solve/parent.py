@@ -9,6 +9,7 @@ where the optimum keeps all limits, and it is optimal. Limits off the chain leav
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,21 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import PlanError, bad_plan
-from stirred.mechanisms.topdown.schema import MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
 from stirred.mechanisms.topdown.solve.objective import Objective, settled
-from stirred.mechanisms.topdown.solve.problem import (
-    NO_LIMIT,
-    AreaLimits,
-    Chain,
-    Flags,
-    Numbers,
-    Places,
-    Rounder,
-    Rules,
-    lattice_of,
-)
-from stirred.mechanisms.topdown.solve.programs import WHOLE, Quadratic, round_by_program
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, Chain, LimitGroups, Rounder, lattice_of
+from stirred.mechanisms.topdown.solve.programs import CellSet, Quadratic, Rounding
 
 _TOLERANCE: Final = 1e-10
 _MOST_ITERATIONS: Final = 20_000
@@ -50,11 +42,32 @@ class SolverEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolverReport:
+    """What happened while areas were solved for, and how many problems and iterations it took."""
+
+    events: tuple[SolverEvent, ...] = ()
+    parents: int = 0
+    iterations: int = 0
+    largest_gap: float = 0.0
+
+    @staticmethod
+    def of(parts: Iterable[SolverReport]) -> dict[str, Any]:
+        """Return the fields of the report of all parts together."""
+        parts = [*parts]
+        return {
+            "events": tuple(event for each in parts for event in each.events),
+            "parents": sum(each.parents for each in parts),
+            "iterations": sum(each.iterations for each in parts),
+            "largest_gap": max((each.largest_gap for each in parts), default=0.0),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LevelStep:
     """What is the same for all parents of a level: the objective and the limits of the children, and how to proceed."""
 
     name: str  # of the children's level
-    rules: Rules
+    rules: LimitGroups
     objective: Objective
     limits: AreaLimits
     chain: Chain
@@ -67,15 +80,13 @@ class LevelStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ChildCounts:
+class ChildCounts(SolverReport):
     """The children of a parent: their counts in these cells (children, cells), before and after rounding."""
 
+    parents: int = 1
     cells: Places
     counts: Places
     values: Numbers | None = None
-    events: tuple[SolverEvent, ...] = ()
-    iterations: int = 0
-    gap: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,7 +133,7 @@ class Parent:
             cells=cells,
             counts=counts,
             rows=rows,
-            grid=grid.cells[np.ix_(rows, columns)],
+            grid=grid.cell_at[np.ix_(rows, columns)],
             sizes=tuple(sizes),
             held=held,
             row=row,
@@ -220,13 +231,13 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
         values=values if step.keep_unrounded else None,
         events=tuple(each for each in (*events, by_highs, further) if each is not None),
         iterations=int(report[0]),
-        gap=float(report[4]),
+        largest_gap=float(report[4]),
     )
 
 
 def without_parent(step: LevelStep, name: str) -> ChildCounts:
     """Return the counts of the one area at the top, which has no parent."""
-    everywhere = np.sort(step.rules.grid.cells[step.limits.allowed[0]].reshape(-1))
+    everywhere = np.sort(step.rules.grid.cell_at[step.limits.allowed[0]].reshape(-1))
     return solve_children(step, name, everywhere, None, slice(0, 1))
 
 
@@ -239,11 +250,12 @@ def _failsafe(parent: Parent) -> tuple[Parent, SolverEvent]:
     width = grid.lattice.width
     columns = np.bincount(grid.place[cells] % width, weights=counts, minlength=width)
     absent = np.setdiff1d(np.flatnonzero(limits.allowed.any(axis=0)), grid.place[cells] // width)
-    cells = np.concatenate([cells, grid.cells[absent, int(columns.argmax())]])
+    cells = np.concatenate([cells, grid.cell_at[absent, int(columns.argmax())]])
     counts = np.concatenate([counts, np.zeros(len(absent), dtype=np.int64)])
     wide = Parent.of(step, parent.name, cells, counts, parent.children)
     demands = wide.demands
-    names = [_row_name(step.rules, int(row)) for row in wide.rows]
+    by_row = grid.schema.keeping([DETAILED if n in grid.core else SUMMED for n in range(len(grid.schema.shape))])
+    names = [grid.schema.cell_name(by_row, int(row)) for row in wide.rows]
     why = reason(demands, row_names=names, children=step.geocodes[parent.children])
     rows = least_violation(demands)
     if rows is None:
@@ -263,17 +275,6 @@ def _failsafe(parent: Parent) -> tuple[Parent, SolverEvent]:
     kept = np.flatnonzero(moved)[np.argsort(cells[moved > 0])]
     found = Parent.of(step, parent.name, cells[kept], moved[kept], parent.children)
     return found, parent.event(what, why, amount, moves=True)
-
-
-def _row_name(rules: Rules, row: int) -> str:
-    grid = rules.grid
-    shape = [grid.schema.shape[axis] for axis in grid.differing]
-    codes = np.unravel_index(row, shape) if shape else ()
-    return ", ".join(
-        f"{grid.schema.names[axis]} {grid.schema.attributes[axis].codes[code]}"
-        for axis, code in zip(grid.differing, codes, strict=True)
-        if grid.schema.shape[axis] > 1
-    )
 
 
 def _totals(parent: Parent, totals: Numbers) -> Numbers:
@@ -339,7 +340,7 @@ def quadratic(parent: Parent, totals: Numbers, margin: _Margin, *, by_cell: bool
         # A margin that was published before (section 6): groups of rows, by the columns that it keeps.
         query, fixed = margin
         at = 0 if by_cell else grid.kept_by(query)
-        kept = query.cell_of[parent.cells] if by_cell else grid.rows_of(query)[parent.rows]
+        kept = query.cell_of[parent.cells] if by_cell else query.cell_along(grid.differing)[parent.rows]
         groups, group = np.unique(kept, return_inverse=True)
         values = np.zeros((len(totals), len(groups), lattice.groups[at]))
         values[:, group[:, None], lattice.place[at][None, :]] = fixed[:, query.cell_of[cells]]
@@ -379,61 +380,30 @@ def _precision(parent: Parent, sums: Numbers, *, by_cell: bool) -> Numbers:
 
 # ---- whole counts -----------------------------------------------------------------------------------------
 
-_Set = tuple[Flags, Places, Places]  # cells, and the least and most that each child has in them
-
 
 def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, SolverEvent | None]:
     """Return whole counts of the children (children, cells), by a flow or by HiGHS."""
-    from stirred.mechanisms.topdown.solve.flow_kernel import round_children
-
-    rounder, demands, need = parent.step.rounder, parent.demands, parent.counts
+    demands, need = parent.demands, parent.counts
     chain, low, high, off_chain, allowed = _along_chain(parent, totals)
     column = np.arange(len(parent.cells), dtype=np.int64)
     if need is None:
         total = totals[0] if totals[0] >= 0 else int(np.rint(values.sum()))
         need, column = np.array([total], dtype=np.int64), np.zeros(len(parent.cells), dtype=np.int64)
-    found = np.zeros(values.shape, dtype=np.int64)
+    rounding = Rounding(
+        values, need, column, chain, low, high, allowed, demands.group, demands.group_total, parent.step.rounder
+    )
     for slack in () if off_chain else (0, 1, 3):
-        left = round_children(
-            np.ascontiguousarray(values),
-            need,
-            column,
-            chain,
-            low,
-            high,
-            allowed,
-            demands.group,
-            demands.group_total,
-            rounder.weights(len(chain)),
-            rounder.pre_rounded,
-            slack,
-            WHOLE,
-            found,
-        )
-        if left == 0:
+        if (found := rounding.by_kernel(slack)) is not None:
             why = "the optimum misses a limit by more than its tolerance"
             return found, parent.event(f"counts were rounded by up to {slack + 1}", why, slack) if slack else None
-    sets = [*off_chain, *_sets_of(chain, low, high)]
     for slack in (0, 1, 3, 100):
-        better = round_by_program(
-            values,
-            need=need,
-            column=column,
-            chain=chain,
-            sets=sets,
-            allowed=allowed,
-            group=demands.group,
-            group_total=demands.group_total,
-            rounder=rounder,
-            slack=slack,
-        )
-        if better is not None:
+        if (found := rounding.by_highs(slack, off_chain=off_chain)) is not None:
             why = "limits overlap, so that rounding is not a flow"
-            return better, parent.event(f"rounded by HiGHS, by up to {slack + 1}", why, slack)
+            return found, parent.event(f"rounded by HiGHS, by up to {slack + 1}", why, slack)
     raise parent.impossible("no whole counts next to the optimum keep all limits")
 
 
-def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[_Set], Flags]:
+def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[CellSet], Flags]:
     """Return the groups of cells along the chain, their limits by child, the limits off it, and what may be filled."""
     queries, cells, demands = parent.step.chain.queries, parent.cells, parent.demands
     chain = np.empty((len(queries), len(cells)), dtype=np.int64)
@@ -445,7 +415,7 @@ def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places
     high = np.full(low.shape, NO_LIMIT, dtype=np.int64)
     low[:, 0, 0] = np.maximum(demands.low[:, 0], np.maximum(totals, 0))
     high[:, 0, 0] = np.where(totals >= 0, totals, demands.high[:, 0])
-    off_chain: list[_Set] = []
+    off_chain: list[CellSet] = []
     for place in range(1, len(demands.sets)):
         inside = demands.sets[place][parent.row]
         level = next((k for k, own in enumerate(chain) if _is_group(own, inside)), -1)
@@ -468,13 +438,3 @@ def _is_group(own: Places, inside: Flags) -> bool:
     """Say whether cells are exactly one group of a level of the chain."""
     groups = np.unique(own[inside])
     return len(groups) == 1 and bool(np.all((own == groups[0]) == inside))
-
-
-def _sets_of(chain: Places, low: Places, high: Places) -> list[_Set]:
-    found = []
-    for level, own in enumerate(chain):
-        for group in range(own.max() + 1):
-            least, most = low[:, level, group], high[:, level, group]
-            if np.any(least > 0) or np.any(most < NO_LIMIT):
-                found.append((own == group, least, most))
-    return found

@@ -20,14 +20,10 @@ from math import prod
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, MarginalQuery, Schema
-from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
-
-Places = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, TOTAL, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.subspaces import Subspaces, core_of
+from stirred.mechanisms.topdown.hierarchy.tree import Constraint, Flags, GroupTotal, Level, Numbers, Places, Tree
 
 NO_LIMIT: Final = 1 << 40
 _MOST_UNIONS: Final = 10
@@ -80,60 +76,37 @@ def lattice_of(sizes: tuple[int, ...]) -> Lattice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellGrid:
-    """A schema with its attributes apart: ``differing`` and the others, which are exchangeable."""
-
-    schema: Schema
-    differing: tuple[int, ...]
+class CellGrid(Subspaces):
+    """A schema with its attributes apart: those of the core, whose codes differ, and exchangeable ones."""
 
     @classmethod
     def of(cls, schema: Schema, queries: Iterable[MarginalQuery], known: Iterable[MarginalQuery] = ()) -> CellGrid:
         """Return the grid on which these measured queries, and what is known of other queries, are exchangeable."""
-        differing: set[int] = set()
-        for query in queries:
-            for axis, attribute in enumerate(schema.attributes):
-                if query.groups[axis] not in (attribute.groups(SUMMED), attribute.groups(DETAILED)):
-                    differing.add(axis)
-        for query in known:
-            differing |= {axis for axis, groups in enumerate(query.groups) if max(groups) > 0}
-        differing |= {axis for axis, size in enumerate(schema.shape) if size == 1}
-        return cls(schema=schema, differing=tuple(sorted(differing)))
+        kept = {axis for query in known for axis, groups in enumerate(query.groups) if max(groups) > 0}
+        return cls(schema=schema, core=frozenset(core_of(schema, queries=queries) | kept))
 
     @cached_property
-    def exchangeable(self) -> tuple[int, ...]:
-        """Return the positions of the other attributes."""
-        return tuple(axis for axis in range(len(self.schema.attributes)) if axis not in self.differing)
+    def differing(self) -> tuple[int, ...]:
+        """Return the positions of the attributes of the core."""
+        return tuple(sorted(self.core))
 
     @cached_property
     def lattice(self) -> Lattice:
         """Return the sets of exchangeable attributes."""
         return lattice_of(tuple(self.schema.shape[axis] for axis in self.exchangeable))
 
-    @property
-    def height(self) -> int:
-        """Return the number of combinations of codes that differ."""
-        return prod(self.schema.shape[axis] for axis in self.differing)
-
     @cached_property
-    def cells(self) -> Places:
+    def cell_at(self) -> Places:
         """Return the cell of the schema for each pair (a, e)."""
         index = np.arange(self.schema.size).reshape(self.schema.shape)
-        return index.transpose(*self.differing, *self.exchangeable).reshape(self.height, self.lattice.width)
+        return index.transpose(*self.differing, *self.exchangeable).reshape(self.cells, self.lattice.width)
 
     @cached_property
     def place(self) -> Places:
-        """Return for each cell of the schema where it stands in ``cells``, row by row."""
+        """Return for each cell of the schema where it stands in ``cell_at``, row by row."""
         found = np.empty(self.schema.size, dtype=np.int64)
-        found[self.cells.reshape(-1)] = np.arange(self.schema.size)
+        found[self.cell_at.reshape(-1)] = np.arange(self.schema.size)
         return found
-
-    def rows_of(self, query: MarginalQuery) -> Places:
-        """Return for each ``a`` the group in which the query counts it."""
-        place = np.zeros((1,), dtype=np.int64)
-        for axis in self.differing:
-            groups = np.array(query.groups[axis])
-            place = (place[:, None] * (groups.max() + 1) + groups[None, :]).reshape(-1)
-        return place
 
     def kept_by(self, query: MarginalQuery) -> int:
         """Return which set of exchangeable attributes the query keeps."""
@@ -141,9 +114,9 @@ class CellGrid:
 
     def precision(self, queries: Iterable[MarginalQuery], weights: Numbers) -> Numbers:
         """Return sum_q weight_q Q'Q in sum form, for each row of ``weights`` (rows, queries): (rows, sets, a, a)."""
-        found = np.zeros((len(weights), len(self.lattice.kept), self.height, self.height))
+        found = np.zeros((len(weights), len(self.lattice.kept), self.cells, self.cells))
         for query, weight in zip(queries, weights.T, strict=True):
-            rows = self.rows_of(query)
+            rows = query.cell_along(self.differing)
             found[:, self.kept_by(query)] += weight[:, None, None] * (rows[:, None] == rows[None, :])
         return found
 
@@ -156,7 +129,7 @@ def is_bound(values: Places) -> Flags:
 def coarsens(one: MarginalQuery, two: MarginalQuery) -> bool:
     """Say whether the cells of one query are unions of those of another.
 
-    >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
     >>> a, b = (Attribute(name=name, codes=("1", "2")) for name in "ab")
     >>> toy = Schema(name="toy", attributes=(a, b))
     >>> coarsens(toy.query("a"), toy.query("a * b")), coarsens(toy.query("a"), toy.query("b"))
@@ -192,7 +165,7 @@ def implied(known: Constraint, margin: MarginalQuery | None) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rules:
+class LimitGroups:
     """The queries on which there are limits; group 0 is the total, then the groups of each query in turn."""
 
     grid: CellGrid
@@ -203,7 +176,7 @@ class Rules:
     margin: MarginalQuery | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
 
     @classmethod
-    def of(cls, trees: Iterable[Tree], *, queries: Iterable[MarginalQuery] = ()) -> Rules:
+    def of(cls, trees: Iterable[Tree], *, queries: Iterable[MarginalQuery] = ()) -> LimitGroups:
         """Return the rules of trees that belong together; ``queries`` are measured elsewhere."""
         levels = [(tree.schema, level) for tree in trees for level in tree.levels]
         schema = levels[0][0]
@@ -218,9 +191,9 @@ class Rules:
         bounded = {each.query for each in known if each.sign == ">=" or np.any(is_bound(np.asarray(each.values)))}
         asked = [*measured, *([] if margin is None else [margin])]
         grid = CellGrid.of(schema, [*dict.fromkeys(asked)], limited)
-        groups, of_query = [np.ones((1, grid.height), dtype=np.bool_)], [np.array([-1])]
+        groups, of_query = [np.ones((1, grid.cells), dtype=np.bool_)], [np.array([-1])]
         for place, query in enumerate(limited):
-            rows = grid.rows_of(query)
+            rows = query.cell_along(grid.differing)
             groups.append(rows[None, :] == np.arange(rows.max() + 1)[:, None])
             of_query.append(np.full(rows.max() + 1, place))
         return cls(
@@ -244,16 +217,7 @@ class Rules:
         if group == 0:
             return "all records"
         query = self.queries[self.of_query[group]]
-        cell = group - self.place(query).start
-        words = []
-        for attribute, kept, size, groups in zip(
-            self.grid.schema.attributes, query.kept, query.shape, query.groups, strict=True
-        ):
-            if size > 1:
-                code = np.unravel_index(cell, query.shape)[self.grid.schema.names.index(attribute.name)]
-                members = [c for c, g in zip(attribute.codes, groups, strict=True) if g == code]
-                words.append(f"{attribute.name if kept == 'detailed' else kept} {'/'.join(members)}")
-        return ", ".join(words)
+        return self.grid.schema.cell_name(query, group - self.place(query).start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -276,10 +240,10 @@ class AreaLimits:
         return np.where(self.low[:, 0] == self.high[:, 0], self.low[:, 0], -1)
 
 
-def limits_of(rules: Rules, level: Level) -> AreaLimits:
+def limits_of(rules: LimitGroups, level: Level) -> AreaLimits:
     """Return the limits of the areas of a level alone."""
     found = AreaLimits(
-        allowed=np.ones((level.areas, rules.grid.height), dtype=np.bool_),
+        allowed=np.ones((level.areas, rules.grid.cells), dtype=np.bool_),
         low=np.zeros((level.areas, len(rules.groups)), dtype=np.int64),
         high=np.full((level.areas, len(rules.groups)), NO_LIMIT, dtype=np.int64),
     )
@@ -302,14 +266,14 @@ def limits_of(rules: Rules, level: Level) -> AreaLimits:
     return _emptied(rules, replace(found, margin=margin))
 
 
-def _emptied(rules: Rules, limits: AreaLimits) -> AreaLimits:
+def _emptied(rules: LimitGroups, limits: AreaLimits) -> AreaLimits:
     """Return limits with no one in groups of at most 0, and at most 0 in groups that no one may be in."""
     allowed = limits.allowed & ~((limits.high <= 0).astype(np.float64) @ rules.groups.astype(np.float64) > 0)
     closed = (allowed.astype(np.float64) @ rules.groups.T.astype(np.float64)) == 0
     return replace(limits, allowed=allowed, high=np.where(closed, 0, limits.high))
 
 
-def tightened(rules: Rules, limits: AreaLimits) -> AreaLimits:
+def tightened(rules: LimitGroups, limits: AreaLimits) -> AreaLimits:
     """Return limits with those that follow from totals and the groups of each query together.
 
     A problem with the limits as they were has the same solutions; only what is passed up must have all.
@@ -328,7 +292,7 @@ def tightened(rules: Rules, limits: AreaLimits) -> AreaLimits:
     return _emptied(rules, replace(limits, low=low, high=high))
 
 
-def passed_up(rules: Rules, own: AreaLimits, below: AreaLimits, parent: Places) -> AreaLimits:
+def passed_up(rules: LimitGroups, own: AreaLimits, below: AreaLimits, parent: Places) -> AreaLimits:
     """Return the limits of areas with those that follow from their children."""
     areas = len(own.low)
     allowed = np.zeros(own.allowed.shape, dtype=np.bool_)
@@ -349,7 +313,7 @@ def passed_up(rules: Rules, own: AreaLimits, below: AreaLimits, parent: Places) 
 
 
 def limits_up(
-    rules: Rules, levels: Sequence[Level], *, beneath: AreaLimits | None = None, groups: Sequence[GroupTotal] = ()
+    rules: LimitGroups, levels: Sequence[Level], *, beneath: AreaLimits | None = None, groups: Sequence[GroupTotal] = ()
 ) -> list[AreaLimits]:
     """Return the limits of all levels from the top; ``beneath`` are those of the lowest from trees of their own."""
     found: list[AreaLimits] = []
@@ -405,7 +369,7 @@ def joined(parts: Sequence[AreaLimits]) -> AreaLimits:
     )
 
 
-def contradictions(rules: Rules, level: Level, limits: AreaLimits) -> Iterator[str]:
+def contradictions(rules: LimitGroups, level: Level, limits: AreaLimits) -> Iterator[str]:
     """Yield in words where an area would have to hold more than it may."""
     for area, group in np.argwhere(limits.low > limits.high)[:5]:
         yield (
@@ -425,7 +389,7 @@ def margins_off(level: Level, own: AreaLimits, below: AreaLimits, parent: Places
         yield f"margins published of the areas inside {level.name} {level.geocodes[area]!r} do not add up to its own"
 
 
-def unions(rules: Rules, parent: AreaLimits, children: AreaLimits) -> Iterator[tuple[Flags, int]]:
+def unions(rules: LimitGroups, parent: AreaLimits, children: AreaLimits) -> Iterator[tuple[Flags, int]]:
     """Yield unions of groups of which a parent must hold more than its own limits say: rows of the grid, and how many.
 
     A child with the known total t holds at least t minus the most of all other groups (case 23). Both limits are
@@ -448,7 +412,9 @@ def unions(rules: Rules, parent: AreaLimits, children: AreaLimits) -> Iterator[t
                 yield rules.groups[inside].any(axis=0), needed
 
 
-def with_unions(rules: Rules, limits: AreaLimits, cuts: Sequence[tuple[Flags, int]]) -> tuple[Rules, AreaLimits]:
+def with_unions(
+    rules: LimitGroups, limits: AreaLimits, cuts: Sequence[tuple[Flags, int]]
+) -> tuple[LimitGroups, AreaLimits]:
     """Return rules and limits with lower bounds on unions of groups more."""
     if not cuts:
         return rules, limits
@@ -489,7 +455,7 @@ class Chain:
     queries: tuple[MarginalQuery, ...]
 
     @classmethod
-    def of(cls, rules: Rules) -> Chain:
+    def of(cls, rules: LimitGroups) -> Chain:
         """Return the chain that begins with what is bounded, then exchangeable attributes, then the others.
 
         For PL 94-171 this is the Bureau's: total, hhgq, by hispanic, by cenrace, and then votingage (cells).
@@ -516,7 +482,7 @@ class Chain:
         """Return for each query and each cell of the schema its group."""
         return np.stack([query.cell_of for query in self.queries])
 
-    def levels(self, rules: Rules) -> Places:
+    def levels(self, rules: LimitGroups) -> Places:
         """Return for each group of the rules its place in the chain, -1 if it has none."""
         found = np.full(len(rules.groups), -1, dtype=np.int64)
         found[0] = 0

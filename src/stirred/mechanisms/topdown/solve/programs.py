@@ -5,16 +5,18 @@ HiGHS is the cross-check of our kernels, and what is left where their structure 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Lattice, Numbers, Places, Rounder
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Lattice, Rounder
 
 WHOLE: Final = 1e-6  # what is nearer than this to a whole number is one
 _INF: Final = float("inf")
+CellSet = tuple[Flags, Places, Places]  # cells, and the least and most that each child has in them
 # What is tried at most, counted in steps and never in seconds: how busy a machine is must not decide a count.
 _MOST_STEPS: Final = {"qp_iteration_limit": 200_000, "simplex_iteration_limit": 1_000_000, "mip_max_nodes": 20_000}
 
@@ -193,40 +195,60 @@ class _RoundingProgram:
         return found
 
 
-def round_by_program(
-    values: Numbers,
-    *,
-    need: Places,
-    column: Places,
-    chain: Places,
-    sets: Sequence[tuple[Flags, Places, Places]],
-    allowed: Flags,
-    group: Places,
-    group_total: Places,
-    rounder: Rounder,
-    slack: int = 0,
-) -> Places | None:
-    """Round with any sets of cells bounded, by an integer program; the objective is the same. None if impossible.
+class Rounding(NamedTuple):
+    """The rounding of one parent's children, as :func:`flow_kernel.round_children` says: its arguments, in order."""
 
-    ``sets`` are cells with the least and the most of each child. With overlapping sets there may be no whole counts
-    next to the optimum; ``slack`` lets cells move further.
-    """
-    weights = rounder.weights(len(chain)).astype(np.float64)
-    units = _RoundingProgram(values, allowed, float(weights[-1]), rounder, slack)
-    children = np.arange(len(values))[:, None]
-    for place, count in enumerate(need):
-        units.bound(np.broadcast_to(column == place, values.shape), float(count), float(count))
-    for c in range(len(values)):
-        for level, groups in enumerate(chain):
-            for g in np.unique(groups):
-                cells = (children == c) & (groups == g)
-                units.near(cells, float(weights[level]))
-                if level == 0:
-                    total = float(values[c].sum())
-                    units.bound(cells, np.floor(total + WHOLE) - slack, np.ceil(total - WHOLE) + slack)
-        for members, low, high in sets:
-            units.bound((children == c) & members, float(low[c]), float(min(high[c], NO_LIMIT)))
-    for place, total in enumerate(group_total):
-        if total >= 0:
-            units.bound(np.broadcast_to((group == place)[:, None], values.shape), float(total), float(total))
-    return units.counts()
+    values: Numbers
+    need: Places
+    column: Places
+    chain: Places
+    low: Places
+    high: Places
+    allowed: Flags
+    group: Places
+    group_total: Places
+    rounder: Rounder
+
+    def by_kernel(self, slack: int) -> Places | None:
+        """Return the whole counts by network flow, or None if there are none; ``slack`` lets cells move further."""
+        from stirred.mechanisms.topdown.solve.flow_kernel import round_children
+
+        kernel: Any = round_children
+        found, weights = np.zeros(self.values.shape, dtype=np.int64), self.rounder.weights(len(self.chain))
+        values = np.ascontiguousarray(self.values)
+        left = kernel(values, *self[1:9], weights, self.rounder.pre_rounded, slack, WHOLE, found)
+        return found if left == 0 else None
+
+    def by_highs(self, slack: int = 0, *, off_chain: Sequence[CellSet] = ()) -> Places | None:
+        """Return the same by an integer program that also bounds sets of cells off the chain; None if impossible.
+
+        With overlapping sets there may be no whole counts next to the optimum.
+        """
+        values, sets = self.values, [*off_chain, *self._limits()]
+        weights = self.rounder.weights(len(self.chain)).astype(np.float64)
+        units = _RoundingProgram(values, self.allowed, float(weights[-1]), self.rounder, slack)
+        children = np.arange(len(values))[:, None]
+        for place, count in enumerate(self.need):
+            units.bound(np.broadcast_to(self.column == place, values.shape), float(count), float(count))
+        for c in range(len(values)):
+            for level, groups in enumerate(self.chain):
+                for g in np.unique(groups):
+                    cells = (children == c) & (groups == g)
+                    units.near(cells, float(weights[level]))
+                    if level == 0:
+                        total = float(values[c].sum())
+                        units.bound(cells, np.floor(total + WHOLE) - slack, np.ceil(total - WHOLE) + slack)
+            for members, low, high in sets:
+                units.bound((children == c) & members, float(low[c]), float(min(high[c], NO_LIMIT)))
+        for place, total in enumerate(self.group_total):
+            if total >= 0:
+                units.bound(np.broadcast_to((self.group == place)[:, None], values.shape), float(total), float(total))
+        return units.counts()
+
+    def _limits(self) -> Iterator[CellSet]:
+        """Yield the groups along the chain that have limits."""
+        for level, own in enumerate(self.chain):
+            for group in range(own.max() + 1):
+                least, most = self.low[:, level, group], self.high[:, level, group]
+                if np.any(least > 0) or np.any(most < NO_LIMIT):
+                    yield own == group, least, most

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -26,9 +27,26 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.blas import one_blas_thread
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel, UpwardPass, summary, upward
-from stirred.mechanisms.topdown.schema import MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.counts import Counts
+from stirred.mechanisms.topdown.hierarchy.least_squares import (
+    LevelEstimates,
+    SubspaceModel,
+    UpwardPass,
+    at,
+    upward,
+)
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.tree import (
+    Answers,
+    GroupTotal,
+    Level,
+    Places,
+    Shard,
+    Tree,
+    groups_inside,
+    opened,
+    regrouped,
+)
 from stirred.mechanisms.topdown.solve.objective import (
     Objective,
     bottom_up_objective,
@@ -40,13 +58,19 @@ from stirred.mechanisms.topdown.solve.objective import (
     own_objective,
     stacked,
 )
-from stirred.mechanisms.topdown.solve.parent import ChildCounts, LevelStep, SolverEvent, solve_children, without_parent
+from stirred.mechanisms.topdown.solve.parent import (
+    ChildCounts,
+    LevelStep,
+    SolverEvent,
+    SolverReport,
+    solve_children,
+    without_parent,
+)
 from stirred.mechanisms.topdown.solve.problem import (
     AreaLimits,
     Chain,
-    Places,
+    LimitGroups,
     Rounder,
-    Rules,
     contradictions,
     implied,
     is_bound,
@@ -57,7 +81,6 @@ from stirred.mechanisms.topdown.solve.problem import (
     unions,
     with_unions,
 )
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Shard, Tree, groups_inside, opened, regrouped
 from stirred.spec.problems import Problem
 
 T = TypeVar("T")
@@ -70,11 +93,9 @@ _UNROUNDED: Final = {"parent": pl.String, "geocode": pl.String, "cell": pl.Int64
 
 # ---- how is solved ----------------------------------------------------------------------------------------
 
-Totals = Literal["measured", "between"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class SolverMethod:
     """How areas are solved for: from which measurements, where totals come first, and how is rounded.
 
     ``totals``: first at all levels between the top and the leaves, or only at those of them that measure totals well;
@@ -82,8 +103,8 @@ class Arm:
     """
 
     name: str
-    bottom_up: bool
-    totals: Totals
+    bottom_up: bool = False
+    totals: Literal["measured", "between"]
     rounder: Rounder
     margins: bool = False
 
@@ -102,25 +123,16 @@ class Arm:
         return bool(total and np.median(total[0].precision) >= np.median(finest.precision))
 
 
-ARMS: Final[Mapping[str, Arm]] = {
+ARMS: Final[Mapping[str, SolverMethod]] = {
     arm.name: arm
     for arm in (
-        Arm(name="default", bottom_up=True, totals="measured", rounder=Rounder(), margins=True),
-        Arm(name="blue", bottom_up=True, totals="between", rounder=Rounder(pre_rounded=2, totals_first=True)),
-        Arm(name="bureau", bottom_up=False, totals="between", rounder=Rounder(pre_rounded=1, totals_first=True)),
+        SolverMethod(name="default", bottom_up=True, totals="measured", rounder=Rounder(), margins=True),
+        SolverMethod(name="blue", bottom_up=True, totals="between", rounder=Rounder(pre_rounded=2, totals_first=True)),
+        SolverMethod(
+            name="bureau", bottom_up=False, totals="between", rounder=Rounder(pre_rounded=1, totals_first=True)
+        ),
     )
 }
-
-
-def arm_named(name: str) -> Arm:
-    """Return the arm of a name.
-
-    >>> arm_named("bureau").bottom_up
-    False
-    """
-    if name not in ARMS:
-        raise bad_plan(f"there is no arm '{name}'", where="arm", remedy=f"write one of {listed([*ARMS])}")
-    return ARMS[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,7 +142,7 @@ class SolveOptions:
     Shards run on ``engine``, or else on the threads that areas above them have too.
     """
 
-    arm: Arm
+    arm: SolverMethod
     groups: tuple[GroupTotal, ...] = ()
     parents: Mapping[tuple[str, str], tuple[Places, Places]] = field(default_factory=dict)  # (level, geocode): counts
     keep_unrounded: bool = False
@@ -151,28 +163,20 @@ class SolveOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LevelCounts:
-    """The counts of the areas of a level, what happened, and how many problems and iterations it took."""
+class LevelCounts(SolverReport):
+    """The counts of the areas of a level, and what happened."""
 
     counts: Counts
-    events: tuple[SolverEvent, ...] = ()
-    parents: int = 0
-    iterations: int = 0
-    largest_gap: float = 0.0
     unrounded: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_UNROUNDED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TreeCounts:
-    """The counts of each level of a tree from its top, what happened, and how many problems and iterations it took."""
+class TreeCounts(SolverReport):
+    """The counts of each level of a tree from its top, and what happened."""
 
     tree: Tree
     levels: tuple[Counts, ...]
     is_top: bool  # whether these are the areas above the shards
-    events: tuple[SolverEvent, ...]
-    parents: int
-    iterations: int
-    largest_gap: float
     unrounded: pl.DataFrame  # children before rounding: parent, geocode, cell, value; zeros are left out
 
     @property
@@ -209,9 +213,7 @@ class LevelStore:
 
     def save(self, name: str, level: LevelCounts) -> None:
         """Keep a level, completely or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        writing = self.folder / f"{uuid4().hex}.writing"  # another attempt may write the same
-        with writing.open("wb") as stream:
+        with replacing(self._path(name)) as writing, writing.open("wb") as stream:
             np.savez(
                 stream,
                 starts=level.counts.starts,
@@ -220,7 +222,15 @@ class LevelStore:
                 events=np.frombuffer(json.dumps([asdict(each) for each in level.events]).encode(), dtype=np.uint8),
                 done=np.array([level.parents, level.iterations, level.largest_gap]),
             )
-        os.replace(writing, self._path(name))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a file that becomes ``path`` once it is complete; another attempt may write the same at the same time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writing = path.with_name(f"{uuid4().hex}.writing")
+    yield writing
+    os.replace(writing, path)
 
 
 # ---- what all trees share ---------------------------------------------------------------------------------
@@ -231,7 +241,7 @@ class Strategy:
     """What is decided once from all shards, before the first of them is solved."""
 
     options: SolveOptions
-    rules: Rules
+    rules: LimitGroups
     chain: Chain
     model: SubspaceModel
     names: tuple[str, ...]  # of all levels, from the top
@@ -244,7 +254,7 @@ class Strategy:
         sketches = [*engine.map_groups(shards(), _sketch)]
         trees = sketches if top is None else [top, *sketches]
         queries = [*dict.fromkeys(each.query for tree in trees for level in tree.levels for each in level.answers)]
-        rules = Rules.of(trees)
+        rules = LimitGroups.of(trees)
         upper = () if top is None else top.levels[:-1]
         below = zip(*(tree.levels for tree in sketches), strict=True)
         pattern = {level.name: level for level in (*upper, *map(_side_by_side, below))}
@@ -302,7 +312,7 @@ class Strategy:
             linear = collapsed(linear, self.model)
         up = upward(self.model, regrouped(linear, groups))
         if beneath is not None:
-            beneath[tree.levels[0].geocodes[0]] = summary(up)
+            beneath[tree.levels[0].geocodes[0]] = at(up.by_level[0], 0)
         return [*self._bottom_up(up, upper), leaves] if upper else self._bottom_up(up, tree.names)
 
     @one_blas_thread()
@@ -517,8 +527,8 @@ def _go_down(
             if store is not None:
                 store.save(name, found)
         done.append(found)
-    levels, events = [each.counts for each in done], tuple(event for each in done for event in each.events)
-    if any(event.moves for event in events):
+    levels = [each.counts for each in done]
+    if any(event.moves for each in done for event in each.events):
         # The failsafe moved counts of an area after it was decided on: those above it follow from the leaves.
         for place in range(len(levels) - 2, -1, -1):
             levels[place] = levels[place + 1].up(tree.levels[place + 1].parent, tree.levels[place].areas)
@@ -526,11 +536,8 @@ def _go_down(
         tree=tree,
         levels=tuple(levels),
         is_top=is_top,
-        events=events,
-        parents=sum(each.parents for each in done),
-        iterations=sum(each.iterations for each in done),
-        largest_gap=max(each.largest_gap for each in done),
         unrounded=pl.concat([each.unrounded for each in done]),
+        **SolverReport.of(done),
     )
 
 
@@ -543,10 +550,7 @@ def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
             cells=np.concatenate([each.cells[cell] for each, (_, cell) in zip(found, places, strict=True)]),
             counts=np.concatenate([each.counts[place] for each, place in zip(found, places, strict=True)]),
         ),
-        events=tuple(event for each in found for event in each.events),
-        parents=len(found),
-        iterations=sum(each.iterations for each in found),
-        largest_gap=max(each.gap for each in found),
+        **SolverReport.of(found),
     )
 
 

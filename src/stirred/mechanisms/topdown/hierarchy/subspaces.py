@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
-from stirred.mechanisms.topdown.tree import Constraint, Numbers, Places
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Constraint, Numbers, Places
 
 LARGEST_CORE: Final = 512
 Subspace = tuple[int, ...]  # the exchangeable attributes (positions in the schema) in which it is a contrast
@@ -31,7 +31,7 @@ Parts = dict[Subspace, Numbers]  # for each subspace (areas, core cells, contras
 def core_of(schema: Schema, *, queries: Iterable[MarginalQuery], known: Iterable[Constraint] = ()) -> set[int]:
     """Return the positions of the attributes that are not exchangeable.
 
-    >>> from stirred.mechanisms.topdown.schema import Attribute
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute
     >>> age = Attribute(name="age", codes=("0-17", "18-64", "65+"), groupings={"adult": (0, 1, 1)})
     >>> race = Attribute(name="race", codes=("1", "2", "3", "4"))
     >>> toy = Schema(name="toy", attributes=(age, race))
@@ -70,7 +70,7 @@ def _told_apart(zeros: npt.NDArray[np.bool_], query: MarginalQuery) -> Iterator[
 class Subspaces:
     """A schema split into a core and exchangeable attributes.
 
-    >>> from stirred.mechanisms.topdown.schema import Attribute
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute
     >>> age = Attribute(name="age", codes=("0-17", "18-64", "65+"), groupings={"adult": (0, 1, 1)})
     >>> race = Attribute(name="race", codes=("1", "2", "3", "4"))
     >>> spaces = Subspaces(schema=Schema(name="toy", attributes=(age, race)), core=frozenset({0}))
@@ -128,11 +128,8 @@ class Subspaces:
 
     def rows(self, query: MarginalQuery) -> Numbers:
         """Return which cells of the core each of the query's core cells counts, as 0 and 1 (cells of query, core)."""
-        found = np.ones((1, 1))
-        for place in sorted(self.core):
-            groups = np.array(query.groups[place])
-            found = np.kron(found, (groups[None, :] == np.arange(groups.max() + 1)[:, None]).astype(np.float64))
-        return found
+        groups = query.cell_along(sorted(self.core))
+        return (groups[None, :] == np.arange(groups.max() + 1)[:, None]).astype(np.float64)
 
     def zeros(self, known: Constraint) -> npt.NDArray[np.bool_]:
         """Return which cells of the core are known to be empty (areas, core cells)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.problems import PlanError, bad_file, bad_plan, counted, listed
+from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, counted, listed
 from stirred.spec.problems import Problem
 
 Places = npt.NDArray[np.int64]
@@ -45,13 +45,6 @@ class Attribute:
             raise bad_plan(
                 "an attribute needs different codes", where=f"attribute {self.name}", remedy="list each once"
             )
-        for name, groups in self.groupings.items():
-            if len(groups) != len(self.codes) or {*groups} != {*range(max(groups, default=0) + 1)}:
-                raise bad_plan(
-                    f"the grouping '{name}' does not give each of {len(self.codes)} codes a group 0, 1, 2, ...",
-                    where=f"attribute {self.name}",
-                    remedy="list one group number for each code, without gaps",
-                )
 
     @property
     def size(self) -> int:
@@ -111,9 +104,14 @@ class MarginalQuery:
     @property
     def cell_of(self) -> Places:
         """Return for each cell of the histogram the cell of the query that counts it."""
+        return self.cell_along(range(len(self.groups)))
+
+    def cell_along(self, axes: Iterable[int]) -> Places:
+        """Return the same over the codes of some attributes alone."""
         place = np.zeros((1,), dtype=np.int64)
-        for groups, size in zip(self.groups, self.shape, strict=True):
-            place = (place[:, None] * size + np.array(groups)[None, :]).reshape(-1)
+        for axis in axes:
+            groups = np.array(self.groups[axis])
+            place = (place[:, None] * (groups.max() + 1) + groups[None, :]).reshape(-1)
         return place
 
 
@@ -184,6 +182,23 @@ class Schema:
             )
         return self.keeping(kept, name=name)
 
+    def cell_name(self, query: MarginalQuery, cell: int) -> str:
+        """Return which codes a cell of a query counts, in words.
+
+        >>> sex = Attribute(name="sex", codes=("m", "f"))
+        >>> age = Attribute(name="age", codes=("0-17", "18-64", "65+"), groupings={"adult": (0, 1, 1)})
+        >>> toy = Schema(name="toy", attributes=(sex, age))
+        >>> toy.cell_name(toy.query("sex * adult"), 1)
+        'sex m, adult 18-64/65+'
+        """
+        words = []
+        parts = zip(self.attributes, query.kept, query.groups, np.unravel_index(cell, query.shape), strict=True)
+        for attribute, kept, groups, group in parts:
+            if max(groups) > 0:
+                members = [code for code, own in zip(attribute.codes, groups, strict=True) if own == group]
+                words.append(f"{attribute.name if kept == DETAILED else kept} {'/'.join(members)}")
+        return ", ".join(words)
+
     def keeping(self, kept: Sequence[str], *, name: str = "") -> MarginalQuery:
         """Return the query that keeps this of each attribute: ``*``, ``detailed`` or a grouping."""
         pairs = [*zip(self.attributes, kept, strict=True)]
@@ -231,10 +246,15 @@ def shipped_schema(name: str) -> Schema:
     >>> shipped_schema("pl94-persons").shape, shipped_schema("pl94-persons").query("hhinstlevels").shape
     ((8, 2, 2, 63), (3, 1, 1, 1))
     """
-    parts = shipped(name)["attributes"]
-    values = {part["name"]: part["codes"] for part in parts}
+    return _of_attributes(name, shipped(name)["attributes"])
+
+
+def _of_attributes(name: str, content: Iterable[Any]) -> Schema:
+    """Return the schema of ``[[attributes]]``, each with a name, codes and maybe groupings."""
+    parts = [part for part in content if isinstance(part, dict) and {"name", "codes"} <= {*part}]
+    values = {part["name"]: [str(code) for code in part["codes"]] for part in parts}
     groupings = {part["name"]: part.get("groupings", {}) for part in parts}
-    return declared_schema(name, list(values), values=values, groupings=groupings)
+    return declared_schema(name, [*values], values=values, groupings=groupings)
 
 
 def declared_schema(name: str, attributes: Sequence[str], *, values: Values, groupings: Groupings) -> Schema:
@@ -300,10 +320,7 @@ def _listed_attributes(path: Path) -> Schema | None:
         raise bad_file(f"this is not TOML ({error})", where=str(path), remedy="check quotes and brackets") from None
     if "attributes" not in content:
         return None
-    parts = [part for part in content["attributes"] if isinstance(part, dict) and {"name", "codes"} <= {*part}]
-    values = {part["name"]: [str(code) for code in part["codes"]] for part in parts}
-    groupings = {part["name"]: part.get("groupings", {}) for part in parts}
-    return declared_schema(path.stem, [*values], values=values, groupings=groupings)
+    return _of_attributes(path.stem, content["attributes"])
 
 
 def _undeclared(attributes: Sequence[str], values: Values) -> Iterator[Problem]:
@@ -334,10 +351,11 @@ def _wrong_groupings(attributes: Sequence[str], values: Values, groupings: Group
             continue
         for label, groups in own.items():
             grouped = [code for group in groups for code in group]
-            if sorted(grouped) != sorted(values.get(name, ())):
+            if sorted(grouped) != sorted(values.get(name, ())) or not all(groups):
                 other = sorted({*grouped} ^ {*values.get(name, ())}) or [c for c in grouped if grouped.count(c) > 1]
+                wrong = f"it does not put every code of {name} into one group: see {listed(other[:5])}"
                 yield Problem(
-                    what=f"it does not put every code of {name} into one group: see {listed(other[:5])}",
+                    what=wrong if other else "it has a group without codes",
                     where=f"groupings {name}.{label}",
                     remedy='list the codes of each group, such as [["0"], ["1", "2"]]',
                 )
@@ -350,7 +368,7 @@ def _group_numbers(
     return {label: tuple(found[code] for code in codes) for label, found in numbers.items()}
 
 
-def code_places(column: pl.Series, attribute: Attribute, *, source: str) -> Cells | Problem:
+def code_places(column: pl.Series, attribute: Attribute, *, source: str) -> Cells:
     """Return the place of each value among the codes; codes that are numbers are compared as numbers: 01 is 1."""
     numbers = all(code.isascii() and code.isdigit() for code in attribute.codes)
     place = {str(int(code)) if numbers else code: n for n, code in enumerate(attribute.codes)}
@@ -362,11 +380,12 @@ def code_places(column: pl.Series, attribute: Attribute, *, source: str) -> Cell
         missing = "missing values" if None in texts else "values"
         rows = column.is_null().arg_true() if None in texts else (column.cast(pl.String) == other[0]).arg_true()
         said = f"{missing} that are no declared codes ({counted(rows.head(5).to_list(), total=len(rows))})"
-        return Problem(
+        problem = Problem(
             what=said if None in texts else f"{listed(sorted(other)[:5])}: {said}",
             public="values that are no declared codes",
             where=f'{source} "{column.name}"',
             remedy=f"declare them for {attribute.name}, or correct the file",
         )
+        raise DataError([problem])
     new = [place[str(key)] for key in keys]
     return column.replace_strict(present, new, return_dtype=pl.Int32).to_numpy()

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery, Schema
-from stirred.mechanisms.topdown.subspaces import (
+from stirred.mechanisms.topdown.hierarchy.schema import TOTAL, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.subspaces import (
     LARGEST_CORE,
     Merger,
     Parts,
@@ -32,11 +32,10 @@ from stirred.mechanisms.topdown.subspaces import (
     null_space,
     rooted,
 )
-from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Numbers, Places, Tree
+from stirred.mechanisms.topdown.hierarchy.tree import Constraint, Flags, GroupTotal, Level, Numbers, Places, Tree
 
 Spreads = dict[Subspace, Spread]
 Members = tuple[Places, Numbers]  # kinds of children, and how many there are of each
-Zeros = npt.NDArray[np.bool_]
 _AGREE: Final = 1e-6
 _ROUNDING: Final = 1e-9
 _NAMED: Final = 5
@@ -152,7 +151,7 @@ def _kinds(table: npt.NDArray[Any]) -> tuple[Places, Places]:
     return first, kinds.reshape(-1)
 
 
-def _own(model: SubspaceModel, level: Level, zeros: Zeros) -> LevelEstimates:
+def _own(model: SubspaceModel, level: Level, zeros: Flags) -> LevelEstimates:
     """Return what the areas of a level say of themselves."""
     fixed = [each for each in level.known if each.sign == "="]
     columns = [each.precision[:, None] for each in level.answers]
@@ -194,7 +193,7 @@ def _own(model: SubspaceModel, level: Level, zeros: Zeros) -> LevelEstimates:
     return _held(model, estimates, fixed, zeros, first) if fixed else estimates
 
 
-def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
+def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zeros: Flags) -> tuple[Numbers, Spread]:
     """Return the covariance that measurements of these precisions (kinds,) give, and what they leave unknown."""
     cells = zeros.shape[1]
     seen, stacked = np.zeros((len(zeros), cells, cells)), [np.zeros((len(zeros), 1, cells))]
@@ -211,7 +210,7 @@ def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zero
 
 
 def _held(
-    model: SubspaceModel, estimates: LevelEstimates, fixed: Sequence[Constraint], zeros: Zeros, first: Places
+    model: SubspaceModel, estimates: LevelEstimates, fixed: Sequence[Constraint], zeros: Flags, first: Places
 ) -> LevelEstimates:
     """Merge what was measured in the areas with what is fixed there."""
     spread, residuals = {**estimates.spread}, estimates.residuals
@@ -346,7 +345,7 @@ def _above(model: SubspaceModel, own: LevelEstimates, below: LevelEstimates) -> 
 
 
 def upward(
-    model: SubspaceModel, tree: Tree, *, empty: Zeros | None = None, beneath: Mapping[str, LevelEstimates] | None = None
+    model: SubspaceModel, tree: Tree, *, empty: Flags | None = None, beneath: Mapping[str, LevelEstimates] | None = None
 ) -> UpwardPass:
     """Return the best estimates of all areas of a tree from their own subtrees.
 
@@ -365,9 +364,9 @@ def upward(
     return UpwardPass(model=model, by_level=tuple(by_level[::-1]))
 
 
-def empty_cells(model: SubspaceModel, tree: Tree, empty: Zeros | None = None) -> list[Zeros]:
+def empty_cells(model: SubspaceModel, tree: Tree, empty: Flags | None = None) -> list[Flags]:
     """Return for each level the core cells that are known to be empty, there or in an area around it."""
-    found: list[Zeros] = []
+    found: list[Flags] = []
     for level in tree.levels:
         around = found[-1][level.parent] if found else np.zeros((level.areas, model.spaces.cells), dtype=np.bool_)
         if not found and empty is not None:
@@ -393,13 +392,6 @@ def _stacked(level: Level, beneath: Mapping[str, LevelEstimates]) -> LevelEstima
     }
     mean = {each: np.concatenate([top.mean[each] for top in tops]) for each in tops[0].mean}
     return LevelEstimates(level=level, kinds=np.arange(level.areas), spread=spread, mean=mean)
-
-
-def summary(up: UpwardPass) -> LevelEstimates:
-    """Return what a tree says of the one area at its top."""
-    estimates = up.by_level[0]
-    spread = {look: known.take(estimates.kinds[:1]) for look, known in estimates.spread.items()}
-    return replace(estimates, kinds=np.zeros(1, dtype=np.int64), spread=spread, members=(), below={})
 
 
 def downward(up: UpwardPass, *, top: LevelEstimates | None = None) -> tuple[LevelEstimates, ...]:

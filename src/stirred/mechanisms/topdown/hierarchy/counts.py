@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema
 
 Integers = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.signedinteger]  # narrow ones, where there are many
@@ -124,7 +124,7 @@ class Entries:
     def of(cls, frame: pl.DataFrame, schema: Schema, geocodes: Sequence[str]) -> Entries:
         """Return the rows of a frame (geocode, attributes, count).
 
-        >>> from stirred.mechanisms.topdown.schema import Attribute
+        >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute
         >>> toy = Schema(name="toy", attributes=(Attribute(name="sex", codes=("m", "f")),))
         >>> found = Entries.of(pl.DataFrame({"geocode": ["b", "c"], "sex": ["f", "m"]}), toy, ["a", "b"])
         >>> found.area.tolist(), found.cell.tolist(), found.strange

@@ -22,8 +22,9 @@ from stirred.data.problems import bad_plan
 from stirred.data.sources import read_toml
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
 from stirred.mechanisms.tables.phsafe import PHSafe
+from stirred.mechanisms.tables.query import Query
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
-from stirred.mechanisms.tables.tabulator import Measured, Tabulator
+from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.mechanisms.topdown.budget import Shares
 from stirred.spec import catalogue
 from stirred.spec.convert_output import gdp_to_epsilon, zcdp_to_epsilon
@@ -64,7 +65,7 @@ class Part:
     run: Fraction  # with the factor behind the printed number
     in_place: Fraction  # by its structure, the person's household fixed
     may_move: Fraction
-    measured: tuple[Measured, ...] = field(default=(), repr=False)
+    measured: tuple[Query, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ def _topdown(files: Mapping[str, Mapping[str, Any]]) -> Iterator[Part]:
             in_place=shares.rho,
             may_move=moves * shares.rho,
             measured=tuple(
-                Measured(f"{level}, {query}", rho, 1 / rho)
+                Query(title=f"{level}, {query}", loss=rho, square=2)
                 for level, query in asked
                 if (rho := shares.of_query(level, query))
             ),
@@ -135,7 +136,7 @@ def _tabulators(files: Mapping[str, Any]) -> Iterator[Part]:
     for mechanism in made:
         in_place = mechanism.replaced[0]
         if isinstance(mechanism, PHSafe):  # two households change, possibly alike: 2^2
-            move = sum((q.rho * q.table.moved for q in mechanism.spent.queries()), Fraction(0))
+            move = sum((q.loss * q.table.moved for q in mechanism.spent.queries()), Fraction(0))
         else:  # a person stays one record for SafeTab-P; of SafeTab-H two households change, possibly alike
             move = in_place * (4 if mechanism.unit == "household" else 1)
         yield Part(
@@ -246,8 +247,8 @@ def _changes(
     for old_part, part in zip(before, found, strict=True):
         if part.name not in files:
             continue
-        ours = {line.what: line for line in part.measured}
-        theirs = {line.what: line for line in old_part.measured}
+        ours = {line.title: line for line in part.measured}
+        theirs = {line.title: line for line in old_part.measured}
         for what in dict.fromkeys([*theirs, *ours]):
             pairs.append((f"{part.name}: {what}", _told(theirs.get(what)), _told(ours.get(what))))
     return tuple(pair for pair in pairs if pair[1] != pair[2])
@@ -257,7 +258,7 @@ def _cost(total: AccountTotal) -> str:
     return f"{_shown(total.rho2)}, epsilon {total.epsilon.shown(3)}"
 
 
-def _told(line: Measured | None) -> str:
+def _told(line: Query | None) -> str:
     """Return rho, the noise and the interval of a line of a budget."""
     if line is None:
         return "not measured"
@@ -265,8 +266,8 @@ def _told(line: Measured | None) -> str:
     return f"rho {rho}, sd {deviation}, 95% within {width}"
 
 
-def _noise(line: Measured) -> tuple[str, str, str, int]:
-    return line.what, f"{float(line.rho):g}", f"{float(line.variance) ** 0.5:.2f}", line.width
+def _noise(line: Query) -> tuple[str, str, str, int]:
+    return line.title, f"{float(line.loss):g}", f"{float(line.parameter) ** 0.5:.2f}", line.width
 
 
 def _numbers(part: Part) -> dict[str, str]:

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.schema import TOTAL, MarginalQuery, Schema
 
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 Sign = Literal["=", "<=", ">="]
 NO_BOUND: Final = (1 << 31) - 1
 AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
