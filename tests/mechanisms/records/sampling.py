@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from stirred import PermutationSwap
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.records.engine import Swap
+from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 
@@ -17,7 +17,7 @@ def planned(swap: Swap, data: Any) -> SwapPlan:
 
     The exact loss of small strata is left out too: it is a sentence of the plan, and takes longer than the draw.
     """
-    with patch.object(PermutationSwap, "_own_loss", lambda *_: None):
+    with patch.object(PermutationLaw, "own_loss", lambda *_, **__: None):
         return swap.for_sampling(swap.plan(data, doubts=False))
 
 

@@ -204,19 +204,6 @@ def test_a_rate_of_zero_or_one_inside_a_stratum_promises_nothing(depends_on: str
     assert varying_rate_epsilon(0, "1/2", stratum=0, depends_on=depends_on) == ZERO
 
 
-def test_rates_that_depend_on_other_records_are_refused_with_the_reason() -> None:
-    with pytest.raises(StirredError, match="grows in proportion to the size") as caught:
-        varying_rate_epsilon("1/8", "1/2", stratum=4, depends_on="other-records")
-    assert "published counts" in caught.value.problems[0].remedy
-
-
-def test_other_slips_with_rates_are_explained() -> None:
-    with pytest.raises(StirredError, match="lowest first"):
-        varying_rate_epsilon("1/2", "1/8", stratum=4)
-    with pytest.raises(StirredError, match="stratum, hold, swap, both"):
-        varying_rate_epsilon("1/8", "1/2", stratum=4, depends_on="weather")
-
-
 # ---- layers (R13 to R15) ------------------------------------------------------------------------------
 
 

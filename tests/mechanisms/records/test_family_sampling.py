@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 
 from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
-from stirred.mechanisms.records.kernels.selected import shuffle_in_place
+from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.mallows import MallowsCounting, MovedCount, mallows_weights
 from stirred.mechanisms.records.laws.shuffle import shuffle_weights
 from stirred.randomness.entropy import Entropy
@@ -129,8 +129,8 @@ def test_the_permutations_of_the_shuffle_kernel_follow_the_law(p_value: PValue) 
     rate = Fraction(2, 5)
 
     def run(stratum: Any, swap: Any, strata: int) -> object:
-        rates = StratumRates.constant(rate, strata=strata)
-        return shuffle_in_place(stratum, swap, rates=rates, entropy=Entropy.from_seed("shuffle"))
+        rates = Rates.constant(rate, strata=strata)
+        return swap_in_place(stratum, swap, rates=rates, entropy=Entropy.from_seed("shuffle"), derange=False)
 
     outcomes = kernel_tables([0, 1, 2, 3], run, strata=60_000)
     assert permutation_fit(outcomes, shuffle_weights(4, rate), p_value) > FALSE_ALARM

@@ -1,97 +1,85 @@
-"""Members of the swapping family that have one number: from the gentlest setting to the strongest, on one file.
+"""The members of the swapping family on one file, by steps from the gentlest setting to the strongest.
 
-Everything read off, losses and shares alike, is a function of the invariants of the swap.
+Each swap declares its steps (``MemberScale``). Losses and shares are functions of the invariants of the swap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Stronger, share_changed
+from stirred.mechanisms import registry
+from stirred.mechanisms.protocol import StrongerMember, share_changed
 from stirred.mechanisms.records.engine import RatedSwap, Swap
-from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
-from stirred.mechanisms.records.laws.mallows import MallowsSwap, mallows_epsilon
-from stirred.mechanisms.records.laws.permutation import PermutationSwap
-from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
+from stirred.mechanisms.records.law import MemberScale
 from stirred.mechanisms.records.plan import SwapPlan
-from stirred.spec.exact import Exact, exact
+from stirred.spec.exact import Exact
 from stirred.spec.problems import StirredError
-from stirred.spec.swap_budget import smallest_psa_rate
 
-# Rates are found to a hundredth of a percent, the loss of the Mallows swap to a hundredth.
-STEPS: Final = 10_000
 _MOST_MARGINS: Final = 50_000
 _NOTICED: Final = 0.05  # of the loss: what is less is rounding of rates
-_LARGEST_MALLOWS: Final = 3_000
-
-# Every member with one number: a rate, or for the Mallows swap how far its loss is below the largest tried.
-MEMBERS: Final[dict[str, Callable[[dict[str, Any], Fraction], Swap]]] = {
-    "permutation": lambda roles, rate: PermutationSwap(**roles, rate=rate),
-    "conditioned, uniform": lambda roles, rate: ConditionedSwap(**roles, rate=rate),
-    "conditioned, proportional": lambda roles, rate: ConditionedSwap(**roles, rate=rate, redraw_law="proportional"),
-    "shuffle": lambda roles, rate: ShuffleSwap(**roles, rate=rate),
-    "mallows": lambda roles, step: MallowsSwap(**roles, epsilon=exact(_LARGEST_MALLOWS - step * STEPS) / 100),
-}
+_ROLES: Final = ("match", "swap", "hold", "unit", "settings_from")
 
 
 def plain_swap(**roles: Any) -> Swap:
-    """Return permutation swapping at a rate of one half: its plan has the strata and the invariants of all members."""
-    return PermutationSwap(**roles, rate=Fraction(1, 2))
+    """Return the default swap at a rate of one half: its plan has the strata and the invariants of all members."""
+    made: Any = registry.mechanism_class(registry.DEFAULT)
+    swap: Swap = made(**roles, rate="1/2")
+    return swap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MemberSettings:
+class Member:
     """One member on the strata of one file; each step changes more records than the one before.
 
     ``plan`` is any swap's plan with the same match, swap and hold variables.
 
     >>> homes = pl.DataFrame({"county": ["A", "B"] * 50, "tenure": ["owned", "rented", "rented", "owned"] * 25})
     >>> roles = {"match": (), "swap": ("county",)}
-    >>> member = MemberSettings(name="shuffle", roles=roles, plan=PermutationSwap(**roles, rate="1/2").plan(homes))
-    >>> step = member.first(lambda step: member.changed(step) >= 0.2)
-    >>> member.at(step).rate, member.loss(step).shown()
+    >>> found = {member.name: member for member in members(roles, plain_swap(**roles).plan(homes))}
+    >>> shuffle = found["shuffle"]
+    >>> step = shuffle.first(lambda step: shuffle.changed(step) >= 0.2)
+    >>> shuffle.at(step).rate, shuffle.loss(step).shown()
     (Fraction(203, 500), '3.50')
     """
 
-    name: str
+    made: Callable[..., Swap]
+    scale: MemberScale
     roles: dict[str, Any]
     plan: SwapPlan
 
     @property
-    def steps(self) -> int:
-        """Return the last step."""
-        return _LARGEST_MALLOWS if self.name == "mallows" else STEPS - 1
+    def name(self) -> str:
+        """Return what it is called."""
+        return self.scale.name
 
     @property
     def lowest(self) -> int:
-        """Return the step with the smallest loss: the last, but for permutation swapping, whose loss rises again."""
-        live = self.plan.strata.largest_live
-        if self.name != "permutation" or live is None:
-            return self.steps
-        return min(self.steps, math.ceil(STEPS * float(smallest_psa_rate(live.records, bound="sharp"))))
+        """Return the step with the smallest loss: the last, unless its law loses more again at high rates."""
+        strongest = self.at(1).swap_law.strongest_rate(self.plan.strata)
+        return min(self.scale.steps, math.ceil((self.scale.steps + 1) * strongest))
 
     def at(self, step: int) -> Swap:
         """Return the swap at a step."""
-        return MEMBERS[self.name](self.roles, Fraction(step, STEPS))
+        return self.made(**self.roles, **self.scale.others, **{self.scale.setting: self.scale.value(step)})
 
     def loss(self, step: int) -> Exact:
         """Return its loss."""
         swap = self.at(step)
         if isinstance(swap, RatedSwap):
-            return swap.losses(self.plan, [Fraction(swap.rate)])[0][1]
-        assert isinstance(swap, MallowsSwap)
-        return mallows_epsilon(swap.swap_law.weight)
+            return swap.losses(self.plan, [swap.swap_law.base_rate])[0][1]
+        found: Exact = swap.swap_law.policy(self.plan.strata, self.plan.swap).realised
+        return found
 
     def areas(self, step: int) -> pl.DataFrame:
         """Return for each combination of swap values its records and the share that is expected to change."""
-        return areas_changed(self.at(step), self.plan)
+        areas: pl.DataFrame = self.at(step).areas_changed(self.plan)
+        return areas
 
     def changed(self, step: int) -> float:
         """Return the share of all records that are expected to change their swap value."""
@@ -99,7 +87,7 @@ class MemberSettings:
 
     def first(self, test: Callable[[int], bool], *, last: int | None = None) -> int | None:
         """Return the gentlest step that passes a test which all stronger ones pass too; None if the last does not."""
-        low, high = 0, last or self.steps
+        low, high = 0, last or self.scale.steps
         if not test(high):
             return None
         while high - low > 1:
@@ -107,13 +95,32 @@ class MemberSettings:
             low, high = (low, middle) if test(middle) else (middle, high)
         return high
 
+    def changing(self, share: float) -> int | None:
+        """Return the gentlest step that changes this share of all records."""
+        return self.first(lambda step: self.changed(step) >= share)
 
-def areas_changed(swap: Swap, plan: SwapPlan) -> pl.DataFrame:
-    """Return what a swap would change in each area, given any swap's plan for the same strata."""
-    if isinstance(swap, ConditionedSwap):  # whom it moves is whom it changes, and follows from the margins alone
-        return swap.areas_changed(plan)
-    moved = plan.strata.with_shares(swap.swap_law.moved(plan.strata, plan.swap))
-    return swap.areas_changed(replace(plan, strata=moved))
+    def with_loss(self, epsilon: Exact) -> Iterator[Swap]:
+        """Yield the swap with a loss of at most ``epsilon``, if there is one."""
+        swap = self.at(1)
+        if not isinstance(swap, RatedSwap):
+            yield swap.with_settings(**{swap.loss_setting: epsilon})
+            return
+        try:
+            yield swap.with_settings(rate=swap.rate_reaching(self.plan, epsilon))
+        except StirredError:
+            return  # no rate of this member reaches the loss
+
+    def has(self, swap: Swap) -> bool:
+        """Say whether a swap is of this member, at any setting."""
+        own = self.at(1).swap_law
+        same = (getattr(own, name) == getattr(swap.swap_law, name, None) for name in self.scale.others)
+        return type(own) is type(swap.swap_law) and all(same)
+
+
+def members(roles: dict[str, Any], plan: SwapPlan) -> list[Member]:
+    """Return all members for these roles of columns; ``plan`` is that of any of them."""
+    found: list[Any] = [registry.mechanism_class(name) for name in registry.family()]
+    return [Member(made=made, scale=scale, roles=roles, plan=plan) for made in found for scale in made.scales]
 
 
 def relatives(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
@@ -130,39 +137,31 @@ def relatives(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
             where="imputed",
             remedy="compare plans without it, or two plans with different rates",
         )
-    if plan.perturbed is not None:
+    if plan.perturbed:
         raise bad_plan(
-            f"the other members publish the counts of {plan.perturbed} that the response protects",
+            f"the other members publish the counts of {', '.join(plan.perturbed)} that the response protects",
             where="respond",
             remedy="compare plans one by one: the specifications differ in what is published exactly",
         )
-    roles: dict[str, Any] = {name: getattr(swap, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
-    areas = swap.areas_changed(plan)
-    assert areas is not None  # without a response
-    wanted = share_changed(areas)
+    wanted = share_changed(swap.areas_changed(plan))
     found: list[tuple[str, Swap]] = []
-    for name, made in MEMBERS.items():
-        if swap.swap_law.name == name or (
-            swap.swap_law.name != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))
-        ):
-            found.append((name, swap))
+    for member in members({name: getattr(swap, name) for name in _ROLES}, plan):
+        if member.has(swap):
+            found.append((member.name, swap))
         elif equal == "epsilon":
-            found += [(name, one) for one in _at_loss(name, roles, plan)]
-        else:
-            member = MemberSettings(name=name, roles=roles, plan=plan)
-            if member.changed(member.steps) >= wanted * (1 - 1e-3):
-                step = member.first(lambda step, member=member: member.changed(step) >= wanted)  # type: ignore[misc]
-                found.append((name, member.at(step or member.steps)))
+            found += [(member.name, one) for one in member.with_loss(plan.epsilon)]
+        elif member.changed(member.scale.steps) >= wanted * (1 - 1e-3):
+            found.append((member.name, member.at(member.changing(wanted) or member.scale.steps)))
     return found
 
 
-def stronger(mechanism: Any, plan: Any) -> Stronger | None:
+def stronger(mechanism: Any, plan: Any) -> StrongerMember | None:
     """Return the member with the smallest loss of those that change as many records, if it is below the plan's.
 
     All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
     where whom a swap changes is protected, or where so many margins would take minutes.
     """
-    if not isinstance(mechanism, Swap) or plan.universe.imputed is not None or plan.perturbed is not None:
+    if not isinstance(mechanism, Swap) or plan.universe.imputed is not None or plan.perturbed:
         return None
     try:
         areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None
@@ -171,29 +170,11 @@ def stronger(mechanism: Any, plan: Any) -> Stronger | None:
     wanted = 0.0 if areas is None else share_changed(areas)
     if not wanted:
         return None
-    roles = {name: getattr(mechanism, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
-    found = []
-    for name in [each for each in MEMBERS if each != mechanism.swap_law.name]:
-        member = MemberSettings(name=name, roles=roles, plan=plan)
-        step = member.first(lambda step, member=member: member.changed(step) >= wanted)  # type: ignore[misc]
-        if step is not None:
-            found.append((member.loss(step), name, member.at(step)))
-    least, name, swap = min(found, key=lambda each: each[0], default=(plan.epsilon, "", mechanism))
-    if not name or not float(least) < float(plan.epsilon) * (1 - _NOTICED):
-        return None
-    return Stronger(name=name, setting=swap.setting_in_words(least), epsilon=least, changed=wanted)
-
-
-def _at_loss(name: str, roles: dict[str, Any], plan: SwapPlan) -> list[Swap]:
-    if name == "mallows":
-        return [MallowsSwap(**roles, epsilon=plan.epsilon)]
-    swap = MEMBERS[name](roles, Fraction(1, 2))
-    assert isinstance(swap, RatedSwap)
-    try:
-        return [swap.with_settings(rate=swap.rate_reaching(plan, plan.epsilon))]
-    except StirredError:
-        return []  # no rate of this member reaches the loss
-
-
-def _rate(swap: Swap) -> Fraction:
-    return Fraction(getattr(swap, "rate", Fraction(1, 2)))
+    found = [
+        StrongerMember(name=member.name, setting=member.at(step).setting_in_words(loss), epsilon=loss, changed=wanted)
+        for member in members({name: getattr(mechanism, name) for name in _ROLES}, plan)
+        if not member.has(mechanism) and (step := member.changing(wanted)) is not None
+        for loss in [member.loss(step)]
+    ]
+    least = min(found, key=lambda each: each.epsilon, default=None)
+    return least if least and float(least.epsilon) < float(plan.epsilon) * (1 - _NOTICED) else None

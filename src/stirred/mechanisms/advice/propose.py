@@ -19,8 +19,8 @@ from stirred.data.microdata import Microdata
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
-from stirred.mechanisms.advice.members import MEMBERS, MemberSettings, plain_swap
-from stirred.mechanisms.protocol import Advised, Grid, share_changed, smallest_area
+from stirred.mechanisms.advice.members import Member, members, plain_swap
+from stirred.mechanisms.protocol import AdviceTable, Grid, share_changed, smallest_area
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.spec.document import number_out, to_document
@@ -84,9 +84,9 @@ def wishes_for(
     data: Microdata,
     *,
     swap: Sequence[str],
-    exact: Sequence[str | Sequence[str]] = (),
+    exact: str | Sequence[str | Sequence[str]] = (),
     epsilon: Number | None = None,
-    undisturbed: Sequence[str] = (),
+    undisturbed: str | Sequence[str] = (),
     at_most: Number = "10%",
     changed: Number = "5%",
     hold: Sequence[str] | None = None,
@@ -107,7 +107,8 @@ def wishes_for(
             problems.extend(error.problems)
             return default
 
-    margins = tuple(tuple(crossed(each) if isinstance(each, str) else each) for each in exact)
+    given = (exact,) if isinstance(exact, str) else exact
+    margins = tuple(tuple(crossed(each) if isinstance(each, str) else each) for each in given)
     for margin in margins:
         problems += _margin_problems(margin, data, swap, hold, where=f"--exact '{' x '.join(margin)}'")
     found = Wishes(
@@ -117,7 +118,9 @@ def wishes_for(
         at_most=read(probability, at_most, "--at-most", Fraction(1, 10)),
         changed=read(probability, changed, "--changed", Fraction(1, 20)),
     )
-    areas = [_area(name, data.households, swap) for name in undisturbed]
+    areas = [
+        _area(name, data.households, swap) for name in ((undisturbed,) if isinstance(undisturbed, str) else undisturbed)
+    ]
     problems += [area for area in areas if isinstance(area, Problem)]
     if problems:
         raise PlanError(problems)
@@ -213,12 +216,6 @@ class Proposal:
         return self.mechanism.setting_in_words(self.epsilon)
 
     @property
-    def in_words(self) -> str:
-        """Return the member with its number and its loss."""
-        loss = "" if self.mechanism.loss_setting else f", epsilon {self.epsilon.shown()}"
-        return f"{self.name}, {self.setting}{loss}"
-
-    @property
     def smallest_area(self) -> tuple[str, int, float]:
         """Return the area with the fewest records, how many it has, and which share of them changes."""
         return smallest_area(self.areas)
@@ -226,28 +223,15 @@ class Proposal:
     @property
     def section(self) -> dict[str, Any]:
         """Return it as the section [mechanism] of a plan."""
-        swap: Any = self.mechanism
-        own = {
-            "hold": None if swap.hold is None else list(swap.hold),
-            "rate": as_percent(getattr(swap, "rate", None)),
-            "epsilon": str(_decimal(swap.epsilon.rational)) if swap.loss_setting else None,
-            "redraw_law": getattr(swap, "redraw_law", None),
-            "settings_from": swap.settings_from,
-        }
-        roles = {"name": swap.name, "match": list(swap.match), "swap": list(swap.swap), "unit": swap.unit}
-        return {**roles, **{key: value for key, value in own.items() if value is not None}}
+        return {"name": self.mechanism.name, **self.mechanism.settings.dumped(exclude_defaults=True)}
 
     @property
     def values(self) -> dict[str, Any]:
         """Return it for JSON."""
-        swap: Any = self.mechanism
         area, records, share = self.smallest_area
         return {
             "name": self.name,
-            "mechanism": swap.name,
-            "match": list(swap.match),
-            "rate": as_percent(getattr(swap, "rate", None)),
-            "redraw_law": getattr(swap, "redraw_law", None),
+            "settings": self.section,
             "epsilon": number_out(self.epsilon),
             "epsilon_exact": str(self.epsilon),
             "share_changed": self.changed,
@@ -273,22 +257,13 @@ class Advice:
 
 
 def propose(
-    data: Any,
-    *,
-    swap: str | Sequence[str],
-    exact: str | Sequence[str | Sequence[str]] = (),
-    epsilon: Number | None = None,
-    undisturbed: str | Sequence[str] = (),
-    at_most: Number = "10%",
-    changed: Number = "5%",
-    hold: Sequence[str] | None = None,
-    unit: str = "household",
+    data: Any, *, swap: str | Sequence[str], hold: Sequence[str] | None = None, unit: str = "household", **wishes: Any
 ) -> Advice:
     """Return the member of the swapping family that meets the wishes with the least disturbance.
 
     ``exact`` names margins that must stay exact, as ``"county x size"``; ``epsilon`` is the largest loss; of the
     records of an ``undisturbed`` area at most ``at_most`` may change their swap values, and of all records at least
-    ``changed`` should. Without ``epsilon`` it is the smallest there is.
+    ``changed`` should (``wishes_for``). Without ``epsilon`` it is the smallest there is.
 
     >>> homes = pl.DataFrame({"county": ["A"] * 900 + ["B"] * 100, "tenure": ["owned", "rented"] * 500})
     >>> advice = propose(homes, swap="county", epsilon=2)
@@ -300,24 +275,14 @@ def propose(
     microdata = as_microdata(data)
     names = (swap,) if isinstance(swap, str) else tuple(swap)
     plain_swap(match=(), swap=names, hold=hold, unit=unit).check(microdata)
-    wishes = wishes_for(
-        microdata,
-        swap=names,
-        exact=(exact,) if isinstance(exact, str) else exact,
-        epsilon=epsilon,
-        undisturbed=(undisturbed,) if isinstance(undisturbed, str) else undisturbed,
-        at_most=at_most,
-        changed=changed,
-        hold=hold,
-    )
-    roles: dict[str, Any] = {"match": wishes.match, "swap": wishes.swap, "hold": hold, "unit": unit}
-    roles["settings_from"] = "invariants"
+    wished = wishes_for(microdata, swap=names, hold=hold, **wishes)
+    roles = {"match": wished.match, "swap": names, "hold": hold, "unit": unit, "settings_from": "invariants"}
     plain = plain_swap(**roles)
     plan = plain.plan(microdata, doubts=False)
-    _check_live(plan, wishes, where=microdata.household_source)
-    ranked = _ranked([_gentlest(MemberSettings(name=name, roles=roles, plan=plan), wishes) for name in MEMBERS], wishes)
+    _check_live(plan, wished, where=microdata.household_source)
+    ranked = _ranked([_gentlest(member, wished) for member in members(roles, plan)], wished)
     best = plain if ranked[0].unmet else ranked[0].mechanism
-    return Advice(wishes=wishes, proposals=tuple(ranked), plan=best.plan(microdata))
+    return Advice(wishes=wished, proposals=tuple(ranked), plan=best.plan(microdata))
 
 
 def _check_live(plan: SwapPlan, wishes: Wishes, *, where: str) -> None:
@@ -333,12 +298,12 @@ def _check_live(plan: SwapPlan, wishes: Wishes, *, where: str) -> None:
     )
 
 
-def _gentlest(member: MemberSettings, wishes: Wishes) -> Proposal:
+def _gentlest(member: Member, wishes: Wishes) -> Proposal:
     """Return a member at the gentlest step that reaches the loss and the share changed, or comes closest."""
     step, wanted = 1, wishes.epsilon
     if wanted is not None:
         step = member.first(lambda step: member.loss(step) <= wanted, last=member.lowest) or member.lowest
-    step = max(step, member.first(lambda step: member.changed(step) >= wishes.changed) or member.steps)
+    step = max(step, member.first(lambda step: member.changed(step) >= wishes.changed) or member.scale.steps)
     areas, epsilon = member.areas(step), member.loss(step)
     changed, shares = share_changed(areas), tuple((area, area.share(areas)) for area in wishes.undisturbed)
     return Proposal(
@@ -373,17 +338,14 @@ RESTS_ON: Final = (
 )
 
 
-def advise(data: Any, **wishes: Any) -> Advised:
+def advise(data: Any, **wishes: Any) -> AdviceTable:
     """Return what ``propose`` finds, as data to be shown."""
     advice = propose(data, **wishes)
-    chosen = advice.chosen
-    return Advised(
-        title="No member meets all wishes" if chosen is None else f"Proposed: {chosen.in_words}",
+    return AdviceTable(
         wishes=_wishes_in_words(advice.wishes),
         plan=advice.plan,
-        section=None if chosen is None else chosen.section,
+        section=None if advice.chosen is None else advice.chosen.section,
         tables=advice.wishes.exact,
-        closest=advice.proposals[0].name,
         candidates=_grid(advice),
         rests_on=RESTS_ON,
         values=_values(advice),
@@ -450,12 +412,3 @@ def tenths(share: float) -> str:
     ('1.2%', '100.0%')
     """
     return f"{100 * share:.1f}%"
-
-
-def as_percent(rate: Fraction | None) -> str | None:
-    """Return a rate of hundredths of a percent as it is."""
-    return None if rate is None else f"{_decimal(100 * rate)}%"
-
-
-def _decimal(number: Fraction) -> Decimal:
-    return Decimal(number.numerator) / Decimal(number.denominator)

@@ -238,7 +238,7 @@ def audit_promise(
         for problem in error.problems:
             found.bad(f"it cannot be swapped again under the plan of the bundle: {problem.what}", where="public/data")
         return
-    if again.strata.largest_live is None and again.perturbed is None:
+    if again.strata.largest_live is None and not again.perturbed:
         found.warnings.append(NOTHING_MOVES)
     _audit_specification(bundle, again, mechanism, found)
     _audit_strata(bundle.strata, mechanism.strata_table(again.strata), again.strata.match, found)

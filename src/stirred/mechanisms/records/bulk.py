@@ -32,7 +32,6 @@ from stirred.engines.codes import Messages, exchange_codes, grouped, lost
 from stirred.engines.protocol import ClusterEngine, bad_engine
 from stirred.mechanisms.protocol import PERSONS, RECORDS
 from stirred.mechanisms.records.kernels.addressing import Excerpt
-from stirred.mechanisms.records.kernels.rates import RecordRates
 from stirred.mechanisms.records.law import Kernel
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import Strata
@@ -106,9 +105,10 @@ def exchange(cluster: ClusterEngine, plan: SwapPlan, kernel: Kernel, swapped: Co
     part_of = (np.cumsum(sizes) - sizes // 2 - 1).clip(0) * wanted // rows
     part_of = np.unique(part_of, return_inverse=True)[1].astype(np.int64)  # a large block leaves numbers out
     columns: dict[str, npt.NDArray[np.unsignedinteger]] = {"strata": strata.coded.codes, "swap": swapped}
-    if isinstance(rates := kernel.keywords.get("rates"), RecordRates):
+    rates = kernel.keywords.get("rates")
+    if rates is not None and rates.by_record:
         # What every record has of its own travels with it.
-        columns["kinds"], kernel = rates.kinds, partial(kernel, rates=replace(rates, kinds=rates.kinds[:0]))
+        columns["kinds"], kernel = rates.index, partial(kernel, rates=replace(rates, index=rates.index[:0]))
     exchange_codes(
         cluster,
         columns,
@@ -137,8 +137,9 @@ class _Key(bytes):
 def _exchanged(kernel_of: Callable[[], Kernel], key: _Key, of: int, records: Sequence[Codes]) -> Codes:
     """Run the member's own kernel on the records of a part; return their new swap codes."""
     kernel, (rows, stratum, swap, *kinds) = kernel_of(), records
-    if isinstance(rates := kernel.keywords.get("rates"), RecordRates):
-        kernel = partial(kernel, rates=replace(rates, kinds=kinds[0].astype(rates.kinds.dtype)))
+    if kinds:
+        rates = kernel.keywords["rates"]
+        kernel = partial(kernel, rates=replace(rates, index=kinds[0].astype(rates.index.dtype)))
     kernel(stratum, swap, entropy=Entropy.from_kept(bytes(key)), threads=1, excerpt=Excerpt(of=of, rows=rows))
     return swap
 
@@ -155,15 +156,12 @@ class SwappedParts(SwappedFile):
     compared: Mapping[str, Callable[[], bool]]
 
     def households(self) -> Iterator[pl.DataFrame]:
-        """Yield the released households."""
         return _read(self.parts["households"])
 
     def persons(self) -> Iterator[pl.DataFrame]:
-        """Yield the released persons."""
         return _read(self.parts["persons"])
 
     def files(self) -> dict[str, list[Path]]:
-        """Return the files that were written."""
         names = {"households": RECORDS, "persons": PERSONS}
         return {names[role]: [path for path in paths if path] for role, paths in self.parts.items()}
 

@@ -53,7 +53,7 @@ def empty_promise(plan: SwapPlan, changed: ExpectedChange | None = None) -> Iter
     expected = plan.strata.most_moved if changed is None else changed.expected
     if plan.strata.largest_live is None:
         yield nothing_moves("nothing can be swapped, since no two records could exchange different values")
-    elif plan.strata.moved == 0:
+    elif all(rate.highest == 0 for rate in plan.strata.rates):
         yield nothing_moves("at a rate of 0 nothing is swapped and nothing is promised")
     elif expected < 1:
         yield nothing_moves("fewer than one record is expected to get other values")

@@ -18,13 +18,14 @@ from stirred.data.columns import Columns, ParquetColumns, gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
-from stirred.mechanisms.records.files import WITH_PERSONS, crossed, fixed_tables, sorted_cells
-from stirred.mechanisms.records.plan import SwapPlan
-from stirred.mechanisms.records.strata import imputed_strata
+from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables, sorted_cells
+from stirred.mechanisms.records.plan import RecordPlan, SwapPlan
 from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 
 
-def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Written) -> list[Check]:
+def verify_swap(
+    data: Microdata, plan: RecordPlan, release: Release, written: Written, *, own: Sequence[Check] = ()
+) -> list[Check]:
     """Compare the written files with the confidential input; raise if anything differs.
 
     The files must be what was swapped, part by part and to the last value. What was swapped must be
@@ -32,7 +33,8 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     table is counted anew on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
     its household by the written ids; of more, if machines of an engine wrote them, a checksum is. Files that are the
-    very files which these machines wrote are compared with the input by the machines, by checksums.
+    very files which these machines wrote are compared with the input by the machines, by checksums. ``own`` are the
+    checks of the draw itself.
     """
     swapped: SwappedFile = release.internal["file"]
     order, folder, format_ = swapped.order, written.public, written.format
@@ -41,8 +43,8 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     homes: Columns = data.households
 
     def held(name: str) -> pl.Series:
-        # What a response has changed on purpose is compared with the response; all else with the input.
-        return (swapped.data if name == plan.perturbed else data).households[name]
+        # What was changed on purpose is compared with the changed file; all else with the input.
+        return (swapped.data if name in plan.perturbed else data).households[name]
 
     begin, taken = 0, written.taken(RECORDS, release)
     if taken and swapped.agrees("households"):
@@ -65,7 +67,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     # The last record of a part is the first of the next.
     if not all(_is_sorted(swapped.swapped[order[first : first + PART + 1]]) for first in range(0, order.size, PART)):
         raise failed("the released order is not by released values")
-    checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped), *_response_check(data, plan, swapped)]
+    checks = [_margin_check(plan, swapped), *own, *_changed_check(data, plan, swapped)]
     if taken:
         checks.append(Check(what=f"{RECOUNTED}, by a checksum over all of them", cells=order.size))
     elif order.size <= ROWS_IN_ONE_FILE:
@@ -110,9 +112,9 @@ def _check_column(column: pl.Series, order: Rows, written: Written) -> None:
         begin += found.height
 
 
-def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
+def _recount(data: Microdata, plan: RecordPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
     """Count the match x swap table of the written file and of the input from their values, not from codes."""
-    names = [*plan.universe.match, *plan.exact_swap]
+    names = [*dict.fromkeys((*plan.match, *plan.exact_swap))]
     if not names:
         return Check(what=RECOUNTED, cells=0, result="nothing of it is an invariant")
     tables = [
@@ -159,54 +161,44 @@ def _is_sorted(codes: Codes) -> bool:
     return bool((codes[1:] >= codes[:-1]).all())
 
 
-def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
+def _margin_check(plan: RecordPlan, swapped: SwappedFile) -> Check:
     """Count the match x swap table before and after: the same cells, equally often."""
     # A record that kept its value is in the same cell before and after: the others must fill the same cells.
     moved = np.flatnonzero(swapped.swap.codes != swapped.swapped).astype(np.uint32)
-    strata = plan.strata.coded.codes[moved]
+    strata = plan.coded.codes[moved]
     before, after = (sorted_cells(strata, codes[moved]) for codes in (swapped.swap.codes, swapped.swapped))
     if not np.array_equal(before, after):
         raise failed("the match x swap table differs from the input")
-    cells = crossed(plan, swapped.swap).have.size
+    cells = plan.counted(swapped.swap).have.size
     what = "match x swap table, counted anew by the codes of the values that were written"
-    if plan.perturbed in plan.universe.swap:
-        return Check(what=what, cells=cells, result=f"identical to the file after the response on {plan.perturbed}")
+    if [*plan.exact_swap] != [*swapped.swap.levels.columns]:
+        return Check(what=what, cells=cells, result=_as_changed(plan))
     return Check(what=what, cells=cells)
 
 
-def _response_check(data: Microdata, plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
-    """Check that a response changed nothing but its variable; how many records it changed is nobody's to know."""
-    if plan.perturbed is None:
+def _as_changed(plan: RecordPlan) -> str:
+    return f"identical to the file after {plan.origin.mechanism.perturbed_by} on {', '.join(plan.perturbed)}"
+
+
+def _changed_check(data: Microdata, plan: RecordPlan, swapped: SwappedFile) -> list[Check]:
+    """Check that nothing was changed but what should be; how many records it changed is confidential."""
+    if not plan.perturbed:
         return []
+    by, names = plan.origin.mechanism.perturbed_by, ", ".join(plan.perturbed)
     before, after = (frame.drop(plan.perturbed) for frame in (data.households, swapped.data.households))
     if not after.equals(before, null_equal=True):
-        raise failed(f'the response changed more than "{plan.perturbed}"')
+        raise failed(f'{by} changed more than "{names}"')
     if swapped.data.households.schema != data.households.schema:
-        raise failed(f'the response changed the type of "{plan.perturbed}"')
-    cells = before.height * before.width
-    return [Check(what=f"all columns but {plan.perturbed} after the response, record by record", cells=cells)]
+        raise failed(f'{by} changed the type of "{names}"')
+    return [Check(what=f"all columns but {names} after {by}, record by record", cells=before.height * before.width)]
 
 
-def _held_checks(plan: SwapPlan, records: int, *, how: str) -> list[Check]:
-    """Return what the comparison of held columns has shown; a response is held against itself."""
-    if plan.perturbed not in plan.hold:
-        return [Check(what=f"all hold variables, {how}", cells=records * len(plan.hold))]
-    what = f"all hold variables but {plan.perturbed}, {how}"
-    after = f"identical to the file after the response on {plan.perturbed}"
-    return [
-        Check(what=what, cells=records * len(plan.exact_hold)),
-        Check(what=f"{plan.perturbed}, {how}", cells=records, result=after),
-    ]
-
-
-def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
-    """Check that no imputed record got another value, where they are left out (R9)."""
-    if plan.universe.imputed is None:
-        return []
-    left = imputed_strata(plan.strata, plan.universe.imputed)[plan.strata.coded.codes]
-    if not np.array_equal(plan.swap.codes[left], swapped.swapped[left]):
-        raise failed("an imputed record was swapped")
-    return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
+def _held_checks(plan: RecordPlan, records: int, *, how: str) -> list[Check]:
+    """Return what the comparison of held columns has shown; changed ones are held against the changed file."""
+    changed = [name for name in plan.hold if name in plan.perturbed]
+    but = f" but {', '.join(changed)}" if changed else ""
+    found = [Check(what=f"all hold variables{but}, {how}", cells=records * len(plan.exact_hold))]
+    return found + [Check(what=f"{name}, {how}", cells=records, result=_as_changed(plan)) for name in changed]
 
 
 def _persons_check(persons: int, swapped: SwappedFile, release: Release, written: Written) -> Check:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, counted
+from stirred.data.codes import Codes, counted
 from stirred.data.columns import select
 from stirred.data.frames import ROWS_IN_ONE_FILE
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile
+from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile, ReleasedColumns
 from stirred.mechanisms.records.plan import SwapPlan
-from stirred.mechanisms.records.strata import SwapMargins
 
 if TYPE_CHECKING:
     from stirred.mechanisms.records.engine import Swap
@@ -29,68 +29,54 @@ HELD: Final = "hold"
 _PART: Final = 5_000_000  # cells in one part
 
 
-def record_files(data: Microdata, released: Mapping[str, Sequence[str]], swap: Sequence[str]) -> list[PublicFile]:
-    """Return the files of released records: households, and the persons in them with their household's swap values."""
-    link = [str(data.hid)] if data.persons is not None else []
+def record_files(
+    released: ReleasedColumns, data: Microdata | None, *, swap: Sequence[str], others: Collection[str]
+) -> list[PublicFile]:
+    """Return the files of released records: households, and the persons in them with their household's swap values.
+
+    Columns that the specification does not fix are released where they are among the ``others``.
+    """
+    homes = tuple(name for name in released.households if name in released.fixed or name in others)
     households = PublicFile(
         name=RECORDS,
         kind="records",
-        columns=(*link, *released["households"]),
+        columns=(*released.link, *homes),
         words="the records; row order carries no information",
-        in_parts=data.households.height > ROWS_IN_ONE_FILE,
+        in_parts=data is not None and data.households.height > ROWS_IN_ONE_FILE,
     )
-    if data.persons is None:
+    if not released.link:
         return [households]
     persons = PublicFile(
         name=PERSONS,
         kind="records",
-        columns=(*link, *swap, *released["persons"]),
+        columns=(*released.link, *(name for name in swap if name in homes), *released.persons),
         words=f"the persons in them; the household id is new and links to `{RECORDS}`",
-        in_parts=data.persons.height > ROWS_IN_ONE_FILE,
+        in_parts=data is not None and data.persons is not None and data.persons.height > ROWS_IN_ONE_FILE,
     )
     return [households, persons]
 
 
-def allowed_records(
-    released: Mapping[str, Collection[str]], homes: set[str], swap: Collection[str]
-) -> dict[str, set[str]]:
-    """Return the columns that these files may have at most, given those of households."""
-    link = {*released["link"]}
-    return {RECORDS: homes | link, PERSONS: (homes & {*swap}) | {*released["persons"]} | link}
-
-
-def swap_files(mechanism: Swap, data: Microdata, plan: SwapPlan) -> list[PublicFile]:
-    """Return the files of a release of swapped records."""
-    strata = mechanism.strata_table(plan.strata)
+def swap_files(
+    mechanism: Swap, released: ReleasedColumns, data: Microdata | None = None, plan: SwapPlan | None = None
+) -> list[PublicFile]:
+    """Return the files of a release of swapped records; what no invariant fixes is in no exact table."""
+    exact = [name for name in released.fixed if name in released.households]
     invariants = PublicFile(
         name="invariants",
         kind="side",
-        columns=tuple(_schema(data, plan)),
+        columns=("table", *exact, "count"),
         words="the tables published exactly; column `table` says which",
-        in_parts=plan.perturbed is None and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
-        make=lambda: invariant_tables(data, plan),
+        in_parts=plan is not None and not plan.perturbed and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
+        make=None if data is None or plan is None else partial(invariant_tables, data, plan),
     )
-    listed = PublicFile(
+    strata = PublicFile(
         name="strata",
         kind="side",
-        columns=tuple(strata.columns),
+        columns=(*(name for name in mechanism.match if name in exact), *mechanism.stratum_columns),
         words=mechanism.strata_in_words,
-        make=lambda: [strata],
+        make=None if plan is None else lambda: [mechanism.strata_table(plan.strata)],
     )
-    return [*record_files(data, plan.releases, plan.universe.swap), invariants, listed]
-
-
-def allowed_columns(
-    mechanism: Swap, released: Mapping[str, Collection[str]], fixed: Collection[str]
-) -> dict[str, set[str]]:
-    """Return the columns that files of swapped records may have; what no invariant fixes is in no exact table."""
-    exact = {*fixed} & {*released["households"]}
-    homes = exact | ({*mechanism.outside} & {*released["households"]})
-    return {
-        **allowed_records(released, homes, mechanism.swap),
-        "invariants": exact | {"table", "count"},
-        "strata": (exact & {*mechanism.match}) | {*mechanism.stratum_columns},
-    }
+    return [*record_files(released, data, swap=mechanism.swap, others=mechanism.outside), invariants, strata]
 
 
 def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
@@ -124,7 +110,7 @@ def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
     tables: dict[str, Sequence[str]] = {}
     if plan.exact_swap:
         tables[CROSSED] = [*plan.strata.match, *plan.exact_swap]
-    if data.persons is not None or {*plan.exact_hold} - {*plan.universe.match} or plan.perturbed is None:
+    if data.persons is not None or {*plan.exact_hold} - {*plan.universe.match} or not plan.perturbed:
         tables[HELD] = plan.exact_hold
     return tables
 
@@ -132,20 +118,13 @@ def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
 def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.DataFrame]:
     """Yield the match x swap table."""
     strata, swap = plan.strata.coded, plan.swap
-    margins = crossed(plan, swap)
+    margins = plan.counted(swap)
     for begin in range(0, margins.have.size, _PART):
         cells = np.arange(begin, min(begin + _PART, margins.have.size))
         match = strata.decoded((np.searchsorted(margins.begins, cells, side="right") - 1).astype(np.uint32))
         place = swap.decoded(margins.codes[cells])
         columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", margins.have[cells])]
         yield _completed(CROSSED, columns, schema)
-
-
-def crossed(plan: SwapPlan, swap: Coded) -> SwapMargins:
-    """Return how often each swap value occurs in each stratum; a plan knows it, but where a response comes before."""
-    if plan.perturbed is None:
-        return plan.strata.margins
-    return SwapMargins.of(plan.strata.coded.codes, swap.codes, strata=plan.strata.coded.count, values=swap.count)
 
 
 def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:

@@ -7,8 +7,9 @@ the life of a release and asks its law. Exact laws on small files, by enumeratio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import permutations
@@ -17,20 +18,38 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import polars as pl
 
-from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import Curve, StratumAudit
-from stirred.mechanisms.records.plan import OwnLoss
+from stirred.data.codes import Coded, Codes
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Curve, Progress, StratumAudit
+from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
 from stirred.mechanisms.records.strata import Rule, Shares, Strata, StratumRow, SwapMargins, find_strata
 from stirred.mechanisms.records.swapped_file import Part
+from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import Exact
 from stirred.spec.law import Law
+from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 
 PAPER: Final = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
 # A pass over the columns of strata and of swap codes; the latter is changed in place.
 Kernel = partial[int]
 Policy = PermutationSwapping | Derived
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberScale:
+    """The settings of a swap by one number, in steps from the gentlest to the strongest: advice compares by these.
+
+    ``value`` returns the ``setting`` of a step as a plan writes it, by default a rate to a hundredth of a percent.
+    ``others`` are the settings that all steps share.
+    """
+
+    name: str
+    setting: str = "rate"
+    steps: int = 9_999
+    value: Callable[[int], str] = lambda step: f"{Decimal(step) / 100}%"
+    others: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SwapLaw(ABC):
@@ -83,7 +102,7 @@ class SwapLaw(ABC):
         self, households: pl.DataFrame, *, match: Sequence[str], swap: Coded | None, held: Sequence[Part] | None
     ) -> Strata:
         """Return the strata of a file with their rates."""
-        return find_strata(households, match=match, swap=swap, held=held, rules=self.rules, rate=self.base_rate)
+        return find_strata(households, match=match, swap=swap, held=held, rate=self.base_rate)
 
     def left_out(self, strata: Strata) -> Strata:
         """Return the strata with those marked as not live that are published as they are."""
@@ -95,7 +114,7 @@ class SwapLaw(ABC):
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
         """Return the expected share of records that change their swap value, for each value of each stratum."""
-        return class_law_changes(strata.margins, strata.shares)
+        return class_law_changes(strata.margins, self.moved(strata, swap))
 
     @property
     def protects_moves(self) -> bool:
@@ -132,6 +151,10 @@ class SwapLaw(ABC):
 
     # ---- other rates
 
+    def strongest_rate(self, strata: Strata) -> float:
+        """Return about the rate with the smallest loss for these strata."""
+        return 1.0
+
     def losses(self, strata: Strata, swap: Coded, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
         """Return the loss that each rate would have for the same strata."""
         return [(rate, replace(self, rate=rate).policy(strata, swap).realised) for rate in rates]  # type: ignore[type-var]
@@ -156,6 +179,70 @@ class SwapLaw(ABC):
     def loss_curve(self, strata: Strata) -> Curve | None:
         """Return the loss against the rate, where it is a function of the size of the largest stratum alone."""
         return None
+
+
+class SwapStep:
+    """Something done to the records before they exchange values, or after: a value, a frozen dataclass in practice.
+
+    Here is what it means to do nothing. A swap has any number of steps, and its engine takes them one after the other.
+    """
+
+    __slots__ = ()
+
+    @property
+    def setting_in_words(self) -> str:
+        """Return its settings in a few words, behind the rate."""
+        return ""
+
+    @property
+    def columns_in_words(self) -> str:
+        """Say what it adds to strata.parquet."""
+        return ""
+
+    @property
+    def done_in_words(self) -> Sequence[str]:
+        """Say what readers of the released tables must know of it."""
+        return ()
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Return the columns that it changes: their counts are no invariants, and nothing may look at them."""
+        return ()
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return what it matches on besides the match variables."""
+        return ()
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Return its settings that ``strata.parquet`` repeats for every stratum, by column."""
+        return {}
+
+    def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
+        """Yield what is wrong with the columns of a file, of which those are released and not matched."""
+        yield from ()
+
+    def policy(self, policy: Policy, strata: Strata) -> Policy:
+        """Return the budget with this step; ``strata`` are those of the file without the columns outside."""
+        return policy
+
+    def promised(self, specification: Specification, *, unit: str) -> Specification:
+        """Return the promise with what the step adds."""
+        return specification
+
+    def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
+        """Return the plan of a swap with what the step says and needs."""
+        return plan
+
+    def before(self, data: Microdata, entropy: Entropy) -> Microdata:
+        """Return the file that is swapped."""
+        return data
+
+    def after(
+        self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
+    ) -> None:
+        """Exchange once more, in place."""
 
 
 def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:

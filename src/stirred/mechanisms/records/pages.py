@@ -37,7 +37,7 @@ _STRATA_LISTED: Final = 50
 
 def nothing_swapped(plan: SwapPlan) -> bool:
     """Say whether a plan leaves every record as it is, by its rate or because there is nothing to exchange."""
-    return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
+    return not plan.perturbed and (plan.strata.largest_live is None or plan.strata.moved == 0)
 
 
 # ---- the facts of a plan ----------------------------------------------------------------------------------
@@ -102,9 +102,9 @@ def _moved(plan: SwapPlan) -> Fact:
 def _unchanged(plan: SwapPlan) -> list[Fact]:
     """Say which records a swap leaves alone and the response does not; others are listed with what is not protected."""
     count = plan.strata.exact_records
-    if not count or plan.perturbed is None:
+    if not count or not plan.perturbed:
         return []
-    but = f"in strata with nothing to swap, but for the response on {plan.perturbed}"
+    but = f"in strata with nothing to swap, but for the response on {', '.join(plan.perturbed)}"
     return [Fact(label="unchanged", sentence=f"{number(count, 'record')} {but}")]
 
 
@@ -136,7 +136,7 @@ def exactness(mechanism: Swap, table: Table, data: Microdata, plan: SwapPlan) ->
     that got a randomised response (R14).
     """
     variables = set(table.variables)
-    if plan.perturbed in variables:
+    if {*plan.perturbed} & variables:
         return "disturbed by the response and by swapping"
     held = {*plan.exact_hold, *data.person_variables}
     if (
@@ -161,7 +161,7 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     return [
         *([f"Counts of {crossed}, and any sums of them, are exact."] if crossed else []),
         *([f"Counts of anything held ({', '.join(held)}), without {swapped}, are exact."] if held else []),
-        *mechanism.before_in_words,
+        *(words for step in mechanism.steps for words in step.done_in_words),
         f"Counts that cross {swapped} with {with_} are disturbed: {many} carry another "
         f"record's {swapped}. Associations between {swapped} and {with_} are weakened.",
         *(f"Not protected: {item}." for item in plan.specification.multiverse.consequences),
@@ -178,7 +178,8 @@ def reading_tables(mechanism: Swap, plan: SwapPlan) -> list[str]:
 def crossed_with(plan: SwapPlan) -> str:
     """Return what stays with its record while others are swapped: held variables, or that of a response alone."""
     held = plan.universe.persons or any(name not in plan.universe.match for name in plan.exact_hold)
-    return "held variables" if held or plan.perturbed in (None, *plan.universe.swap) else str(plan.perturbed)
+    alone = [] if held else [name for name in plan.perturbed if name in plan.hold]
+    return ", ".join(alone) or "held variables"
 
 
 def correction_in_words(mechanism: Swap, plan: SwapPlan) -> str:
@@ -207,7 +208,7 @@ def few(names: Sequence[str]) -> str:
 
 def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
     """Return what leaves unchanged and what was swapped, in two sentences."""
-    if plan.perturbed is not None:
+    if plan.perturbed:
         return Mechanism.headline(mechanism, plan)
     every = f"Every {mechanism.unit}{', with its persons,' if plan.universe.persons else ''}"
     if nothing_swapped(plan):
@@ -255,7 +256,7 @@ def swap_sections(mechanism: Swap, plan: SwapPlan) -> list[Section]:
 def _rate(mechanism: Swap, plan: SwapPlan) -> list[Block]:
     strata = plan.strata
     size = strata.largest_size
-    if plan.perturbed is not None:
+    if plan.perturbed:
         return _losses(mechanism, plan, size)
     if strata.largest_live is None:
         return [

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
-from stirred.mechanisms.records.strata import Strata, StratumRow
+from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
 from stirred.spec.domain import AS_GIVEN
@@ -104,33 +104,26 @@ class FurtherPromise(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SwapPlan(Plan):
-    """What a swap would do to a file: nothing random has happened, and all but ``doubts`` follows from invariants.
+class RecordPlan(Plan):
+    """What a release of records would do to a file whose ``swap`` values are exchanged; ``swap`` are their codes.
 
-    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
-
-    ``accepted`` are the names of the doubts that the specification has among its conditions. ``decisive`` is the
-    stratum that sets the loss, where rates differ, and ``further`` what holds between closer files. A step before the
-    swap names the variable that it has ``perturbed``: its counts are not invariant (R14). ``swap`` are then the codes
-    of the other swap variables, and ``exposed`` the strata of the file without that variable. A second swap has
-    ``fine`` strata.
+    ``coded`` gives each record its match values as a code. ``perturbed`` are released columns that something else than
+    the exchange changes too: their counts are not invariant. ``accepted`` are the names of the doubts that the
+    specification has among its conditions.
     """
 
     specification: Specification
-    strata: Strata
     hold: tuple[str, ...]
     dropped: tuple[str, ...]
-    universe: SwapUniverse
     swap: Coded = field(repr=False)
+    coded: Coded = field(repr=False)
     origin: SwapOrigin = field(repr=False)
     accepted: tuple[str, ...] = ()
-    moved_get: str = "another record's values, which may be the same"
-    moved_by: str = ""  # what changes records besides the swap
-    decisive: StratumRow | None = None
-    further: tuple[FurtherPromise, ...] = ()
-    perturbed: str | None = None
-    exposed: Strata | None = field(default=None, repr=False)
-    fine: Coded | None = field(default=None, repr=False)
+    perturbed: tuple[str, ...] = ()
+
+    def counted(self, swap: Coded) -> SwapMargins:
+        """Return how often each swap value, as coded after any change, occurs with each of the match values."""
+        return SwapMargins.of(self.coded.codes, swap.codes, strata=self.coded.count, values=swap.count)
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -138,10 +131,60 @@ class SwapPlan(Plan):
         return self.origin.doubts
 
     @property
+    def match(self) -> tuple[str, ...]:
+        """Return the columns that exchanging records share."""
+        return tuple(self.origin.mechanism.match)
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the released columns, in the order of the files; those of persons that ``hold`` leaves out are not."""
+        data, dropped = self.origin.data, {*self.dropped}
+        released = (*self.hold, *self.origin.mechanism.swap)
+        return {
+            "households": [name for name in data.households.columns if name in released],
+            "persons": [name for name in data.person_variables if f"{name} (of persons)" not in dropped],
+        }
+
+    @property
+    def exact_swap(self) -> tuple[str, ...]:
+        """Return the swap variables whose counts by the match variables are invariant."""
+        return tuple(name for name in self.origin.mechanism.swap if name not in self.perturbed)
+
+    @property
+    def exact_hold(self) -> tuple[str, ...]:
+        """Return the held variables whose counts are invariant, the match variables first."""
+        return tuple(name for name in self.hold if name not in self.perturbed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SwapPlan(RecordPlan):
+    """What a swap would do to a file: nothing random has happened, and all but ``doubts`` follows from invariants.
+
+    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
+
+    ``decisive`` is the stratum that sets the loss, where rates differ, and ``further`` what holds between closer files.
+    A step may have ``perturbed`` a variable (R14): ``swap`` are the codes of the other swap variables, and ``exposed``
+    the strata of the file without that variable. A second swap has ``fine`` strata.
+    """
+
+    strata: Strata
+    exposed: Strata = field(repr=False)
+    universe: SwapUniverse
+    moved_get: str = "another record's values, which may be the same"
+    moved_by: str = ""  # what changes records besides the swap
+    decisive: StratumRow | None = None
+    further: tuple[FurtherPromise, ...] = ()
+    fine: Coded | None = field(default=None, repr=False)
+
+    def counted(self, swap: Coded) -> SwapMargins:
+        """Return the counts of the strata, which are known but where a response comes before."""
+        return RecordPlan.counted(self, swap) if self.perturbed else self.strata.margins
+
+    @property
     def unchanged(self) -> str:
         """Say what is published exactly: the invariants, and the records that no swap can change."""
         count, figures = self.strata.exact_records, published_exactly(self.specification)
-        if not count or self.perturbed is not None:
+        if not count or self.perturbed:
             return figures
         records = int(self.strata.records.sum())
         return f"{figures}; everything about {count:,} of {records:,} records, which have nothing to swap with"
@@ -150,7 +193,7 @@ class SwapPlan(Plan):
     def disturbed(self) -> str:
         """Say which columns of how many records are expected to get other values."""
         strata, share = self.strata, self.strata.moved
-        before = "" if self.perturbed is None else f"{self.perturbed}: every record gets a randomised response; then "
+        before = "".join(f"{name}: every record gets a randomised response; then " for name in self.perturbed)
         if strata.largest_live is None or share == 0:
             return f"{before}nothing: no record can get other values"
         records = int(strata.records.sum())
@@ -180,26 +223,6 @@ class SwapPlan(Plan):
             "neither keeps nor publishes them."
             for each in self.further
         )
-
-    @property
-    def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the released columns, in the order of the files; those of persons that ``hold`` leaves out are not."""
-        data = self.origin.data
-        dropped = {*self.dropped}
-        return {
-            "households": [name for name in data.households.columns if name in (*self.hold, *self.universe.swap)],
-            "persons": [name for name in data.person_variables if f"{name} (of persons)" not in dropped],
-        }
-
-    @property
-    def exact_swap(self) -> tuple[str, ...]:
-        """Return the swap variables whose counts by the match variables are invariant."""
-        return tuple(name for name in self.universe.swap if name != self.perturbed)
-
-    @property
-    def exact_hold(self) -> tuple[str, ...]:
-        """Return the held variables whose counts are invariant, the match variables first."""
-        return tuple(name for name in self.hold if name != self.perturbed)
 
     @property
     def paper_epsilon(self) -> Exact:

@@ -53,6 +53,10 @@ class SwapSettings(Settings):
     def law(self) -> Any:
         """Return the law of the exchanges, with exact numbers; refuse settings that are none."""
 
+    def steps(self) -> tuple[Any, ...]:
+        """Return what is done before or after the exchange (``law.SwapStep``)."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:

@@ -18,7 +18,7 @@ import polars as pl
 
 from stirred.data.codes import Coded, Codes, count, differing, encode
 from stirred.data.problems import DataError, listed
-from stirred.mechanisms.records.kernels.rates import Rates, RecordRates, StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.swapped_file import Part
 from stirred.spec.problems import Problem
 
@@ -95,7 +95,7 @@ class Strata:
     which: npt.NDArray[np.uint32]
     shares: Shares
     count_margins: Callable[[], SwapMargins] | None = field(repr=False)
-    by_record: RecordRates | None = None
+    by_record: Rates | None = None
 
     @property
     def count(self) -> int:
@@ -107,11 +107,6 @@ class Strata:
         """Return how often each swap value occurs in each stratum."""
         assert self.count_margins is not None, "the counts of the swap values are protected: nothing may look at them"
         return self.count_margins()
-
-    @property
-    def sizes(self) -> Shares:
-        """Return the number of records of each stratum in double precision, for shares."""
-        return self.records.astype(np.float64)
 
     def __getitem__(self, stratum: int) -> StratumRow:
         share = float(self.shares[stratum])
@@ -143,12 +138,7 @@ class Strata:
         if self.by_record is not None:
             return self.by_record
         index = None if len(self.rates) == 1 else self.which
-        return StratumRates(values=tuple(each.lowest for each in self.rates), index=index, strata=self.count)
-
-    def with_rates(self, rates: Sequence[RateRange]) -> Strata:
-        """Return the strata with the rates of each."""
-        known = {each: number for number, each in enumerate(dict.fromkeys(rates))}
-        return replace(self, rates=(*known,), which=np.array([known[each] for each in rates], dtype=np.uint32))
+        return Rates(values=tuple(each.lowest for each in self.rates), index=index, strata=self.count)
 
     @property
     def moved(self) -> float | None:
@@ -210,10 +200,9 @@ def find_strata(
     match: Sequence[str],
     swap: Coded | None,
     held: Sequence[Part] | None,
-    rules: Sequence[Rule] = (),
     rate: Fraction,
 ) -> Strata:
-    """Return the strata by the match variables, each with the rate of the last rule that fits its match values.
+    """Return the strata by the match variables, all with one rate.
 
     ``held`` gives the parts of the hold value one after the other, each as a column: a stratum has two
     hold values as soon as any part differs, so most of them are never looked at. A side that is None
@@ -227,7 +216,7 @@ def find_strata(
     margins = None
     if swap is not None:
         margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
-    strata = Strata(
+    return Strata(
         match=tuple(match),
         coded=coded,
         records=records,
@@ -237,10 +226,6 @@ def find_strata(
         shares=np.zeros(coded.count),
         count_margins=margins,
     )
-    if not rules:
-        return strata
-    rows = coded.levels.iter_rows(named=True) if match else iter([{}])
-    return strata.with_rates([RateRange.one(rate_for(row, rules, rate)) for row in rows])
 
 
 def text_of(value: object) -> str:

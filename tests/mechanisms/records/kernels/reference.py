@@ -15,7 +15,7 @@ import numpy as np
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.kernels.addressing import CHUNK_ROWS
 from stirred.mechanisms.records.kernels.counted import Counting, candidate_limits
-from stirred.mechanisms.records.kernels.rates import Rates, StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.derangements import derangement
 from stirred.randomness.entropy import BUFFER_WORDS, Entropy, Keystream, WordReader
@@ -28,7 +28,7 @@ def swap_reference(
     """Return the swapped column and the tally, as ``swap_in_place`` makes them.
 
     >>> from fractions import Fraction
-    >>> pair = StratumRates.constant(Fraction(1), strata=1)
+    >>> pair = Rates.constant(Fraction(1), strata=1)
     >>> swap_reference([0, 0], [7, 9], rates=pair, entropy=Entropy.from_os())[0]
     [9, 7]
     """
@@ -93,12 +93,12 @@ def swap_counted_reference(
 
 
 def shuffle_reference(
-    stratum: Sequence[int], swap: Sequence[int], *, rates: StratumRates, entropy: Entropy
+    stratum: Sequence[int], swap: Sequence[int], *, rates: Rates, entropy: Entropy
 ) -> tuple[list[int], int]:
-    """Return the swapped column and the tally, as ``shuffle_in_place`` makes them.
+    """Return the swapped column and the tally, as ``swap_in_place`` without ``derange`` makes them.
 
     >>> from fractions import Fraction
-    >>> sorted(shuffle_reference([0, 0, 0], [7, 8, 9], rates=StratumRates.constant(Fraction(1, 2), strata=1),
+    >>> sorted(shuffle_reference([0, 0, 0], [7, 8, 9], rates=Rates.constant(Fraction(1, 2), strata=1),
     ...                          entropy=Entropy.from_os())[0])
     [7, 8, 9]
     """

@@ -14,9 +14,9 @@ from scipy.stats import binom
 
 from stirred.mechanisms.records.kernels import cells, counted
 from stirred.mechanisms.records.kernels.counted import Counting, swap_counted_in_place
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.redrawn import LATTICE_EPSILON, ConditionedCounting
-from stirred.mechanisms.records.kernels.selected import shuffle_in_place
+from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.mallows import MallowsCounting, MovedCount
 from stirred.randomness.entropy import Entropy, WordReader
 from stirred.spec.exact import exact
@@ -116,12 +116,12 @@ def test_the_shuffle_kernel_equals_its_twin(rows: int, strata: int) -> None:
     rng = np.random.default_rng(rows)
     stratum = rng.integers(0, strata, rows).astype(np.uint32)
     swap = np.arange(rows, dtype=np.uint32)
-    rates = StratumRates.constant(Fraction(1, 3), strata=strata)
+    rates = Rates.constant(Fraction(1, 3), strata=strata)
     entropy = Entropy.from_seed(f"shuffle {rows}")
     expected, tally = shuffle_reference(stratum.tolist(), swap.tolist(), rates=rates, entropy=entropy)
     for threads in (1, 3):
         swapped = swap.copy()
-        assert shuffle_in_place(stratum, swapped, rates=rates, entropy=entropy, threads=threads) == tally
+        assert swap_in_place(stratum, swapped, rates=rates, entropy=entropy, threads=threads, derange=False) == tally
         assert swapped.tolist() == expected
 
 
@@ -136,7 +136,9 @@ def test_columns_that_do_not_fit_are_refused(column: npt.NDArray[Any], said: str
             stratum, column, strata=1, values=1, counting=COUNTINGS["uniform"], entropy=Entropy.from_seed("x")
         )
     with pytest.raises((TypeError, ValueError), match=said):
-        shuffle_in_place(stratum, column, rates=StratumRates.constant(HALF, strata=1), entropy=Entropy.from_seed("x"))
+        swap_in_place(
+            stratum, column, rates=Rates.constant(HALF, strata=1), entropy=Entropy.from_seed("x"), derange=False
+        )
 
 
 # ---- double precision against integers ----------------------------------------------------------------

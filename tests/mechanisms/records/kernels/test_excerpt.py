@@ -14,9 +14,9 @@ import pytest
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.kernels.addressing import Excerpt
 from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
-from stirred.mechanisms.records.kernels.rates import RecordRates, StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
-from stirred.mechanisms.records.kernels.selected import shuffle_in_place, swap_in_place
+from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.mallows import MallowsCounting
 from stirred.randomness.bernoulli import Threshold
 from stirred.randomness.entropy import Entropy
@@ -27,17 +27,17 @@ ROWS, STRATA, VALUES = 150_000, 900, 6
 def kernels(rows: slice | npt.NDArray[np.uint32] = slice(None)) -> dict[str, Callable[..., int]]:
     """Return the members of the family; where every record has its own rate, for these rows of the file."""
     rng = np.random.default_rng(5)
-    by_stratum = StratumRates.by_stratum([Fraction(1, 2 + n % 3) for n in range(STRATA)])
-    low = StratumRates.constant(Fraction(1, 150), strata=STRATA)  # of many strata exactly one record is selected
+    by_stratum = Rates.by_stratum([Fraction(1, 2 + n % 3) for n in range(STRATA)])
+    low = Rates.constant(Fraction(1, 150), strata=STRATA)  # of many strata exactly one record is selected
     kinds, rates = rng.integers(0, 3, ROWS).astype(np.uint16), (Fraction(1, 3), Fraction(1, 10), Fraction(4, 7))
     counted = partial(swap_counted_in_place, strata=STRATA, values=VALUES)
     return {
         "permutation": partial(swap_in_place, rates=by_stratum),
         "permutation, one selected": partial(swap_in_place, rates=low),
         "permutation by record": partial(
-            swap_in_place, rates=RecordRates(values=rates, kinds=kinds[rows], strata=STRATA)
+            swap_in_place, rates=Rates(values=rates, index=kinds[rows], strata=STRATA, by_record=True)
         ),
-        "shuffle": partial(shuffle_in_place, rates=by_stratum),
+        "shuffle": partial(swap_in_place, derange=False, rates=by_stratum),
         "mallows": partial(counted, counting=MallowsCounting(Fraction(1, 100))),
         "conditioned": partial(counted, counting=ConditionedCounting(rate=Fraction(1, 3))),
         "conditioned by size": partial(counted, counting=ConditionedCounting(rate=Fraction(1, 2), law="proportional")),
@@ -113,7 +113,7 @@ def test_ties_are_settled_by_the_row_of_the_file(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Excerpt, "fill", lambda self, words, chunk, out: out.fill(0x5555_5555))
     rate = Fraction(1, 3)  # 0.01 01 01 ... in binary: every word that is 0x55555555 ties
     assert Threshold.of(rate).tie == 0x5555_5555
-    kernel = partial(swap_in_place, rates=StratumRates.constant(rate, strata=STRATA))
+    kernel = partial(swap_in_place, rates=Rates.constant(rate, strata=STRATA))
     monkeypatch.setattr(f"{__name__}.kernels", lambda rows: {"tied": kernel})
     small_file(monkeypatch)
     stratum, swap = file()

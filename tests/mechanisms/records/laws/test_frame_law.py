@@ -18,7 +18,7 @@ import pytest
 
 from stirred import Entropy, PermutationSwap
 from stirred.mechanisms.records.kernels import selected as kernel
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.laws.permutation import psa_law
 from stirred.spec.law import Law
 from tests.mechanisms.records.sampling import swapped
@@ -88,7 +88,7 @@ def test_released_tables_follow_the_exact_law(hold: str, swap: str, rate: Fracti
 def sampler(*, derange: bool = True, redraw: bool = True) -> Callable[..., int]:
     """A sampler in numpy in place of the kernel: right by default, wrong on request."""
 
-    def swap_in_place(stratum: Any, swap: Any, *, rates: StratumRates, entropy: Entropy, **_: Any) -> int:
+    def swap_in_place(stratum: Any, swap: Any, *, rates: Rates, entropy: Entropy, **_: Any) -> int:
         rng = np.random.default_rng(3)
         rate, size = float(rates.values[0]), stratum.size // rates.strata
         rows = np.argsort(stratum, kind="stable").reshape(rates.strata, size)

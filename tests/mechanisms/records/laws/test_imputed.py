@@ -14,7 +14,7 @@ from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.laws.permutation import psa_law
 from stirred.mechanisms.records.steps.chains import stage
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
@@ -144,7 +144,7 @@ def test_an_imputed_record_that_was_swapped_is_seen_when_the_files_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel that exchanges within imputed strata keeps every margin; only the check of these records sees it."""
-    everywhere = property(lambda strata: StratumRates.constant(Fraction(1, 2), strata=strata.count))
+    everywhere = property(lambda strata: Rates.constant(Fraction(1, 2), strata=strata.count))
     monkeypatch.setattr(Strata, "kernel_rates", everywhere)
     monkeypatch.chdir(tmp_path)
     homes(600).write_parquet("homes.parquet")

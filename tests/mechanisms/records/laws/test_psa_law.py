@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.randomness import Entropy, derangement_number
 
@@ -58,7 +58,7 @@ def law_by_brute_force(size: int, rate: Fraction) -> dict[tuple[int, ...], Fract
     return {sigma: chance / kept for sigma, chance in law.items()}
 
 
-def kernel_outcomes(size: int, rates: StratumRates, *, seed: str) -> Outcomes:
+def kernel_outcomes(size: int, rates: Rates, *, seed: str) -> Outcomes:
     """One permutation for each stratum: which record's value every record received."""
     # Records of a stratum lie far apart in the file: stratum 0, 1, 2, ..., 0, 1, 2, ...
     stratum = np.tile(np.arange(rates.strata, dtype=np.uint32), size)
@@ -116,7 +116,7 @@ def test_the_closed_law_is_that_of_algorithm_1(size: int, rate: Fraction) -> Non
 
 @pytest.mark.parametrize(("size", "rate"), CASES)
 def test_the_kernel_samples_the_law(size: int, rate: Fraction, p_value: PValue) -> None:
-    rates = StratumRates.constant(rate, strata=STRATA)
+    rates = Rates.constant(rate, strata=STRATA)
     outcomes = kernel_outcomes(size, rates, seed=f"law {size} {rate}")
     assert fit(outcomes, permutation_law(size, rate), p_value) > FALSE_ALARM
 
@@ -124,7 +124,7 @@ def test_the_kernel_samples_the_law(size: int, rate: Fraction, p_value: PValue) 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_every_stratum_follows_its_own_rate(size: int, p_value: PValue) -> None:
     rates = [Fraction(1, 3), Fraction(4, 5), Fraction(0), Fraction(1)]
-    by_stratum = StratumRates(values=tuple(rates), index=np.arange(4 * STRATA, dtype=np.uint32) % 4, strata=4 * STRATA)
+    by_stratum = Rates(values=tuple(rates), index=np.arange(4 * STRATA, dtype=np.uint32) % 4, strata=4 * STRATA)
     outcomes = kernel_outcomes(size, by_stratum, seed="own rate")
     for number, rate in enumerate(rates):
         assert fit(outcomes[number::4], permutation_law(size, rate), p_value) > FALSE_ALARM
@@ -144,7 +144,7 @@ def test_nearly_right_samplers_fail(size: int, rate: Fraction, p_value: PValue) 
 @pytest.mark.parametrize(("size", "rate"), [(2, Fraction(1, 2)), (3, Fraction(1, 2)), (5, Fraction(1, 4))])
 def test_a_record_is_swapped_with_the_corrected_probability(size: int, rate: Fraction, p_value: PValue) -> None:
     """The probability printed in Section 3.3 forgets the redraw: n=2, p=1/2 gives 1/2, not 1/4 (R3.1)."""
-    outcomes = kernel_outcomes(size, StratumRates.constant(rate, strata=STRATA), seed="swapped")
+    outcomes = kernel_outcomes(size, Rates.constant(rate, strata=STRATA), seed="swapped")
     not_one = 1 - size * rate * (1 - rate) ** (size - 1)
     printed = rate * (1 - (1 - rate) ** (size - 1))
     for place in range(size):
@@ -158,7 +158,7 @@ def test_a_record_is_swapped_with_the_corrected_probability(size: int, rate: Fra
 def test_strata_are_independent_of_each_other(apart: int, p_value: PValue) -> None:
     """Neighbours share a stream and distant strata do not: pairs of outcomes are independent either way."""
     half = Fraction(1, 2)
-    outcomes = kernel_outcomes(3, StratumRates.constant(half, strata=STRATA), seed="independent")
+    outcomes = kernel_outcomes(3, Rates.constant(half, strata=STRATA), seed="independent")
     law = permutation_law(3, half)
     names = {sigma: number for number, sigma in enumerate(law)}
     named = np.array([names[tuple(sigma)] for sigma in outcomes.tolist()])
@@ -174,7 +174,7 @@ def test_records_of_a_large_stratum_are_treated_alike(p_value: PValue) -> None:
     records, parts = 400_000, 8
     stratum = np.zeros(records, dtype=np.uint16)
     swap = np.arange(records, dtype=np.uint32)
-    swap_in_place(stratum, swap, rates=StratumRates.constant(Fraction(1), strata=1), entropy=Entropy.from_seed("alike"))
+    swap_in_place(stratum, swap, rates=Rates.constant(Fraction(1), strata=1), entropy=Entropy.from_seed("alike"))
     part = records // parts
     moves = (np.arange(records) // part) * parts + swap.astype(np.int64) // part
     assert p_value(np.bincount(moves, minlength=parts**2), [1 / parts**2] * parts**2) > FALSE_ALARM

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.kernels.partition import Workers
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.randomness import Entropy
 from tests.depth import examples
@@ -33,20 +33,20 @@ RATES = [
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[list[int], StratumRates]:
+def files(draw: st.DrawFn) -> tuple[list[int], Rates]:
     """A stratum column with rates, many strata being empty or of one, two or three records."""
     strata = draw(st.integers(1, 40))
     stratum = draw(st.lists(st.integers(0, strata - 1), max_size=60))
     rates = draw(st.lists(st.sampled_from(RATES), min_size=strata, max_size=strata))
     if draw(st.booleans()):
         rates = rates[:1] * strata
-    return stratum, StratumRates.by_stratum(rates)
+    return stratum, Rates.by_stratum(rates)
 
 
 def swapped(
     stratum: npt.ArrayLike,
     *,
-    rates: StratumRates,
+    rates: Rates,
     entropy: Entropy,
     threads: int | None = None,
     values: npt.ArrayLike | None = None,
@@ -59,7 +59,7 @@ def swapped(
 
 @settings(deadline=None, max_examples=examples(300))
 @given(file=files(), seed=st.integers(0, 10**6))
-def test_the_kernel_equals_its_twin(file: tuple[list[int], StratumRates], seed: int) -> None:
+def test_the_kernel_equals_its_twin(file: tuple[list[int], Rates], seed: int) -> None:
     stratum, rates = file
     entropy = Entropy.from_seed(seed)
     swap, tally = swapped(stratum, rates=rates, entropy=entropy)
@@ -84,9 +84,9 @@ def test_the_kernel_equals_its_twin_over_many_chunks_and_blocks(
     stratum = (strata * rng.random(rows) ** 2).astype(np.uint32)
     values = rng.integers(0, 2**32, rows, dtype=np.uint32)
     kinds = rng.integers(0, len(RATES), strata, dtype=np.uint32)
-    rates = StratumRates(values=tuple(RATES), index=kinds, strata=strata)
+    rates = Rates(values=tuple(RATES), index=kinds, strata=strata)
     # Rates decide who is selected, row by row; blocks only who changes with whom. So one rate needs one block size.
-    constant = [StratumRates.constant(Fraction(2, 7), strata=strata)] if bits == 12 else []
+    constant = [Rates.constant(Fraction(2, 7), strata=strata)] if bits == 12 else []
     for case in (rates, *constant):
         entropy = Entropy.from_seed(f"{strata} {1 << bits}")
         swap, tally = swapped(stratum, rates=case, entropy=entropy, values=values)
@@ -98,7 +98,7 @@ def test_the_kernel_equals_its_twin_over_many_chunks_and_blocks(
 def test_the_result_does_not_depend_on_the_number_of_threads(strata: int) -> None:
     rng = np.random.default_rng(strata)
     stratum = rng.integers(0, strata, 1_000_000, dtype=np.uint32)
-    rates = StratumRates.constant(Fraction(1, 10), strata=strata)
+    rates = Rates.constant(Fraction(1, 10), strata=strata)
     entropy = Entropy.from_seed("threads")
     results = [swapped(stratum, rates=rates, entropy=entropy, threads=threads) for threads in (1, 2, 3, 7)]
     for swap, tally in results[1:]:
@@ -108,7 +108,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads(strata: int) -> Non
 
 def test_the_width_of_the_stratum_codes_does_not_matter() -> None:
     stratum = np.random.default_rng(0).integers(0, 357, 100_000)
-    rates = StratumRates.constant(Fraction(1, 10), strata=357)
+    rates = Rates.constant(Fraction(1, 10), strata=357)
     narrow = np.arange(100_000, dtype=np.uint32)
     wide = narrow.copy()
     entropy = Entropy.from_seed("width")
@@ -119,7 +119,7 @@ def test_the_width_of_the_stratum_codes_does_not_matter() -> None:
 
 def test_a_seed_repeats_a_swap_and_children_do_not() -> None:
     stratum = np.zeros(1000, dtype=np.uint32)
-    rates = StratumRates.constant(Fraction(1, 2), strata=1)
+    rates = Rates.constant(Fraction(1, 2), strata=1)
 
     def run(entropy: Entropy) -> list[int]:
         return list(swapped(stratum, rates=rates, entropy=entropy)[0])
@@ -136,9 +136,7 @@ def test_a_seed_repeats_a_swap_and_children_do_not() -> None:
 
 @settings(deadline=None, max_examples=examples(200))
 @given(file=files(), seed=st.integers(0, 10**6), values=st.lists(st.integers(0, 3), min_size=60, max_size=60))
-def test_swapping_preserves_stratum_by_swap_counts(
-    file: tuple[list[int], StratumRates], seed: int, values: list[int]
-) -> None:
+def test_swapping_preserves_stratum_by_swap_counts(file: tuple[list[int], Rates], seed: int, values: list[int]) -> None:
     stratum, rates = file
     before = values[: len(stratum)]
     after, _ = swapped(stratum, rates=rates, entropy=Entropy.from_seed(seed), values=before)
@@ -147,15 +145,15 @@ def test_swapping_preserves_stratum_by_swap_counts(
 
 @settings(deadline=None)
 @given(file=files(), seed=st.integers(0, 10**6))
-def test_selected_records_move_and_the_others_stay(file: tuple[list[int], StratumRates], seed: int) -> None:
+def test_selected_records_move_and_the_others_stay(file: tuple[list[int], Rates], seed: int) -> None:
     stratum, rates = file
     swap, tally = swapped(stratum, rates=rates, entropy=Entropy.from_seed(seed))
     moved = np.flatnonzero(swap != np.arange(len(stratum))).tolist()
     assert tally == len(moved)
     for row in range(len(stratum)):
-        if rates.of(stratum[row]) == 0 or stratum.count(stratum[row]) == 1:
+        if rates.of_record(row, stratum[row]) == 0 or stratum.count(stratum[row]) == 1:
             assert row not in moved
-        elif rates.of(stratum[row]) == 1:
+        elif rates.of_record(row, stratum[row]) == 1:
             assert row in moved
 
 
@@ -163,7 +161,7 @@ def test_selected_records_move_and_the_others_stay(file: tuple[list[int], Stratu
 def test_tiny_strata_at_the_end_points(size: int) -> None:
     stratum = np.repeat(np.arange(1000, dtype=np.uint32), size)
     for rate, moved in ((Fraction(0), 0), (Fraction(1), size if size > 1 else 0)):
-        rates = StratumRates.constant(rate, strata=1000)
+        rates = Rates.constant(rate, strata=1000)
         swap, tally = swapped(stratum, rates=rates, entropy=Entropy.from_os())
         assert tally == 1000 * moved
         assert np.count_nonzero(swap != np.arange(stratum.size)) == 1000 * moved
@@ -173,7 +171,7 @@ def test_tiny_strata_at_the_end_points(size: int) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_extreme_rates_end_in_time(rate: Fraction, size: int) -> None:
     stratum = np.tile(np.arange(100_000, dtype=np.uint32), size)
-    rates = StratumRates.constant(rate, strata=100_000)
+    rates = Rates.constant(rate, strata=100_000)
     _, tally = swapped(stratum, rates=rates, entropy=Entropy.from_seed("extreme"))
     # An exception anywhere has probability below 1e-6.
     assert tally == (size * 100_000 if rate > Fraction(1, 2) else 0)
@@ -184,7 +182,7 @@ def test_a_large_stratum_with_one_selection_is_redrawn(scripted_entropy: Callabl
     rows = 60_000
     rate = Fraction(1, 2)
     entropy = scripted_entropy({(addressing.SELECT, 0): [0] + [2**32 - 1] * (rows - 1)})
-    rates = StratumRates.constant(rate, strata=1)
+    rates = Rates.constant(rate, strata=1)
     swap, tally = swapped([0] * rows, rates=rates, entropy=entropy)
     assert (swap.tolist(), tally) == swap_reference([0] * rows, range(rows), rates=rates, entropy=entropy)
     assert abs(tally - rows / 2) < 6 * (rows / 4) ** 0.5
@@ -206,9 +204,9 @@ def test_words_at_the_edge_of_a_rate_fall_on_the_right_side(
     no = 2**32 - 1
     script = {(addressing.SELECT, 0): [word, word, 0, no], (addressing.SELECT_AGAIN, 0): [2**31 - 1, 2**31, 0, 0]}
     first = [1, 0] if selected else [0, 1]
-    swap, _ = swapped([0, 0], rates=StratumRates.constant(rate, strata=1), entropy=scripted_entropy(script))
+    swap, _ = swapped([0, 0], rates=Rates.constant(rate, strata=1), entropy=scripted_entropy(script))
     assert swap.tolist() == first
-    two_rates = StratumRates.by_stratum([rate, Fraction(1, 2)])
+    two_rates = Rates.by_stratum([rate, Fraction(1, 2)])
     swap, _ = swapped([0, 0, 1, 1], rates=two_rates, entropy=scripted_entropy(script))
     # The redraw reads one yes and one no and must draw again: two yes.
     assert swap.tolist() == [*first, 3, 2]
@@ -232,8 +230,8 @@ def test_ties_in_selection_are_settled_by_further_words(scripted_entropy: Callab
         (addressing.SELECT_TIES, 4): [THIRD] * 1999 + [0],
     }
     for rates in (
-        StratumRates.constant(Fraction(1, 3), strata=2),
-        StratumRates.by_stratum([Fraction(1, 3), Fraction(1, 4)]),
+        Rates.constant(Fraction(1, 3), strata=2),
+        Rates.by_stratum([Fraction(1, 3), Fraction(1, 4)]),
     ):
         entropy = scripted_entropy(script)
         swap, tally = swapped([0] * 6, rates=rates, entropy=entropy)
@@ -248,7 +246,7 @@ def test_ties_in_a_redraw_are_settled_by_further_words(scripted_entropy: Callabl
         (addressing.SELECT, 0): [0, no, no, no],
         (addressing.SELECT_AGAIN, 0): [THIRD, THIRD - 1, no, no, *[THIRD] * 3001, THIRD - 1],
     }
-    rates = StratumRates.constant(Fraction(1, 3), strata=1)
+    rates = Rates.constant(Fraction(1, 3), strata=1)
     entropy = scripted_entropy(script)
     swap, tally = swapped([0] * 4, rates=rates, entropy=entropy)
     assert (swap.tolist(), tally) == ([3, 1, 2, 0], 2)
@@ -263,7 +261,7 @@ def test_a_redraw_repeats_until_not_exactly_one_is_selected(
         (addressing.SELECT, 0): [yes, no, no],
         (addressing.SELECT_AGAIN, 0): [no, no, yes, no, yes, no, yes, no, yes],
     }
-    rates = StratumRates.constant(Fraction(1, 2), strata=1)
+    rates = Rates.constant(Fraction(1, 2), strata=1)
     swap, _ = swapped([0] * 3, rates=rates, entropy=scripted_entropy(script))
     assert swap.tolist() == [2, 1, 0]
     script[addressing.SELECT_AGAIN, 0] = [no, no, no]
@@ -277,7 +275,7 @@ def test_progress_is_reported_to_the_end_of_every_stage() -> None:
     swap_in_place(
         stratum,
         np.arange(300_000, dtype=np.uint32),
-        rates=StratumRates.constant(Fraction(1, 2), strata=100_000),
+        rates=Rates.constant(Fraction(1, 2), strata=100_000),
         entropy=Entropy.from_seed(1),
         progress=lambda stage, done, total: seen.update({stage: (done, total)}),
     )
@@ -286,7 +284,7 @@ def test_progress_is_reported_to_the_end_of_every_stage() -> None:
 
 
 def test_wrong_input_is_refused_and_nothing_is_changed() -> None:
-    rates = StratumRates.constant(Fraction(1, 2), strata=3)
+    rates = Rates.constant(Fraction(1, 2), strata=3)
     entropy = Entropy.from_seed(1)
     good = np.zeros(9, dtype=np.uint32)
     swap = np.arange(9, dtype=np.uint32)
@@ -310,17 +308,17 @@ def test_wrong_input_is_refused_and_nothing_is_changed() -> None:
 def test_wrong_rates_are_refused() -> None:
     half = Fraction(1, 2)
     with pytest.raises(ValueError, match="7/4 is not a probability"):
-        StratumRates.constant(Fraction(7, 4), strata=3)
+        Rates.constant(Fraction(7, 4), strata=3)
     with pytest.raises(TypeError, match="not exact"):
-        StratumRates.constant(0.5, strata=3)  # type: ignore[arg-type]
+        Rates.constant(0.5, strata=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="2 rates without an index"):
-        StratumRates(values=(half, Fraction(1)), index=None, strata=3)
+        Rates(values=(half, Fraction(1)), index=None, strata=3)
     with pytest.raises(ValueError, match="names rate 1 of 1"):
-        StratumRates(values=(half,), index=np.ones(3, dtype=np.uint32), strata=3)
+        Rates(values=(half,), index=np.ones(3, dtype=np.uint32), strata=3)
     with pytest.raises(ValueError, match="must be 3 uint32 numbers"):
-        StratumRates(values=(half,), index=np.zeros(2, dtype=np.uint32), strata=3)
+        Rates(values=(half,), index=np.zeros(2, dtype=np.uint32), strata=3)
     with pytest.raises(ValueError, match="do not fit"):
-        StratumRates.constant(half, strata=2**32 + 1)
+        Rates.constant(half, strata=2**32 + 1)
 
 
 def test_a_failure_in_one_thread_is_raised_and_stops_the_rest() -> None:

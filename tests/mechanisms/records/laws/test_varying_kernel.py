@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.mechanisms.records.kernels import addressing
-from stirred.mechanisms.records.kernels.rates import RecordRates, StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.permutation import varying_rate_law
 from stirred.randomness import Entropy
@@ -31,7 +31,7 @@ THIRD = (2**32 - 1) // 3
 
 
 def swapped(
-    stratum: npt.ArrayLike, *, rates: RecordRates, entropy: Entropy, threads: int | None = None
+    stratum: npt.ArrayLike, *, rates: Rates, entropy: Entropy, threads: int | None = None
 ) -> tuple[npt.NDArray[np.uint32], int]:
     codes = np.asarray(stratum, dtype=np.uint32)
     swap = np.arange(codes.size, dtype=np.uint32)
@@ -39,19 +39,19 @@ def swapped(
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[list[int], RecordRates]:
+def files(draw: st.DrawFn) -> tuple[list[int], Rates]:
     """A stratum column with a rate for each record, many strata of one, two or three records."""
     strata = draw(st.integers(1, 30))
     stratum = draw(st.lists(st.integers(0, strata - 1), max_size=60))
     # Not far apart, or a stratum would be drawn again for very long.
     values = draw(st.sampled_from([RATES[:4], RATES[3:5], (RATES[0], RATES[5]), RATES[6:]]))
     kinds = draw(st.lists(st.integers(0, len(values) - 1), min_size=len(stratum), max_size=len(stratum)))
-    return stratum, RecordRates(values=values, kinds=np.array(kinds, dtype=np.uint16), strata=strata)
+    return stratum, Rates(values=values, index=np.array(kinds, dtype=np.uint16), strata=strata, by_record=True)
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(file=files(), seed=st.integers(0, 10**6))
-def test_the_kernel_equals_its_twin(file: tuple[list[int], RecordRates], seed: int) -> None:
+def test_the_kernel_equals_its_twin(file: tuple[list[int], Rates], seed: int) -> None:
     stratum, rates = file
     entropy = Entropy.from_seed(seed)
     swap, tally = swapped(stratum, rates=rates, entropy=entropy)
@@ -65,7 +65,7 @@ def test_the_kernel_equals_its_twin_over_many_chunks_and_blocks(strata: int, mon
     rng = np.random.default_rng(strata)
     stratum = (strata * rng.random(rows) ** 2).astype(np.uint32)
     kinds = rng.integers(0, 4, rows, dtype=np.uint16)
-    rates = RecordRates(values=RATES[:4], kinds=kinds, strata=strata)
+    rates = Rates(values=RATES[:4], index=kinds, strata=strata, by_record=True)
     entropy = Entropy.from_seed(strata)
     swap, tally = swapped(stratum, rates=rates, entropy=entropy)
     assert (swap.tolist(), tally) == swap_reference(stratum.tolist(), range(rows), rates=rates, entropy=entropy)
@@ -78,17 +78,19 @@ def test_records_of_equal_rates_are_swapped_as_by_stratum() -> None:
     stratum = np.random.default_rng(1).integers(0, 5_000, 100_000, dtype=np.uint32)
     entropy = Entropy.from_seed("equal")
     kinds = np.zeros(stratum.size, dtype=np.uint16)
-    swap, tally = swapped(stratum, rates=RecordRates(values=RATES[:1], kinds=kinds, strata=5_000), entropy=entropy)
+    swap, tally = swapped(
+        stratum, rates=Rates(values=RATES[:1], index=kinds, strata=5_000, by_record=True), entropy=entropy
+    )
     plain = np.arange(stratum.size, dtype=np.uint32)
-    assert swap_in_place(stratum, plain, rates=StratumRates.constant(RATES[0], strata=5_000), entropy=entropy) == tally
+    assert swap_in_place(stratum, plain, rates=Rates.constant(RATES[0], strata=5_000), entropy=entropy) == tally
     assert np.array_equal(swap, plain)
 
 
 def test_ties_go_on_with_the_rate_of_their_record(scripted_entropy: Callable[..., Entropy]) -> None:
     """Rows of rate 1/3 and 1/4 in turn: one tie in the selection, then one in the redraw, each settled by its rate."""
     no = 2**32 - 1
-    rates = RecordRates(
-        values=(Fraction(1, 4), Fraction(1, 3)), kinds=np.array([1, 0, 1, 0], dtype=np.uint16), strata=1
+    rates = Rates(
+        values=(Fraction(1, 4), Fraction(1, 3)), index=np.array([1, 0, 1, 0], dtype=np.uint16), strata=1, by_record=True
     )
     script = {
         (addressing.SELECT, 0): [THIRD, THIRD, no, no],
@@ -110,7 +112,7 @@ def test_kinds_that_do_not_belong_to_the_file_are_refused(kinds: list[int], mess
     with pytest.raises(ValueError, match=message):
         swapped(
             [0, 0],
-            rates=RecordRates(values=RATES[:2], kinds=np.array(kinds, dtype=np.uint16), strata=1),
+            rates=Rates(values=RATES[:2], index=np.array(kinds, dtype=np.uint16), strata=1, by_record=True),
             entropy=Entropy.from_os(),
         )
 
@@ -135,7 +137,7 @@ def outcomes(rates: tuple[Fraction, ...], *, seed: str) -> list[tuple[int, ...]]
     swap_in_place(
         stratum,
         swap,
-        rates=RecordRates(values=values, kinds=kinds, strata=STRATA),
+        rates=Rates(values=values, index=kinds, strata=STRATA, by_record=True),
         entropy=Entropy.from_seed(seed),
     )
     return [tuple(row) for row in swap.reshape(size, STRATA).T.tolist()]

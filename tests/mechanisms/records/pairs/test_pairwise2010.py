@@ -14,6 +14,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import audit
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import ReleasedColumns
 from stirred.mechanisms.records.pairs.choices import RandomChoices
 from stirred.mechanisms.records.pairs.pairwise2010 import PairwiseSwap
 from stirred.spec.doubts import DoubtError
@@ -48,7 +49,9 @@ def home(**other: Any) -> dict[str, Any]:
 def paired(rows: Sequence[dict[str, Any]], *, seed: int = 1, **rules: Any) -> set[tuple[int, int]]:
     """Return the pairs, households numbered from 1."""
     swap = PairwiseSwap(**{**RULES, **rules})
-    partner, _ = swap.pairs(Microdata(households=pl.DataFrame(list(rows))), RandomChoices(Entropy.from_seed(seed)))
+    partner, _ = swap.swap_law.pairs(
+        Microdata(households=pl.DataFrame(list(rows))), RandomChoices(Entropy.from_seed(seed))
+    )
     return {(n + 1, int(other) + 1) for n, other in enumerate(partner) if n < other}
 
 
@@ -124,7 +127,7 @@ def test_a_race_is_not_rare_because_nobody_else_is_in_the_block() -> None:
 
 def test_vacant_units_have_no_probability_of_selection() -> None:
     data = Microdata(households=pl.DataFrame([{**UNIQUE, "occupied": False}, *TWO]))
-    assert PairwiseSwap(**{**RULES, "by_block_size": {"9": "1/2"}}).selection(data) == [
+    assert PairwiseSwap(**{**RULES, "by_block_size": {"9": "1/2"}}).swap_law.selection(data) == [
         0,
         Fraction(1, 2),
         Fraction(1, 2),
@@ -210,9 +213,9 @@ def test_persons_count_for_race_imputation_and_uniqueness() -> None:
     people = people.with_columns(imputed=pl.col("key") == 2)
     data = Microdata(households=homes, persons=people, hid="hid")
     swap = PairwiseSwap(**{**RULES, "unique_on": ["state"], "unique_race": "1/2"})
-    assert [float(p) for p in swap.selection(data)] == [0.25, 0, 0, 0]  # half imputed halves it
+    assert [float(p) for p in swap.swap_law.selection(data)] == [0.25, 0, 0, 0]  # half imputed halves it
     unique = PairwiseSwap(**RULES)
-    assert [float(p) for p in unique.selection(data)] == [1, 0, 0, 0]
+    assert [float(p) for p in unique.swap_law.selection(data)] == [1, 0, 0, 0]
 
 
 def test_group_quarters_get_values_of_a_declared_law() -> None:
@@ -220,7 +223,7 @@ def test_group_quarters_get_values_of_a_declared_law() -> None:
     law = {"column": "key", "share": "1/2", "law": {"6": "1/4", "7": "3/4"}}
     swap = PairwiseSwap(**{**RULES, "synthetic": [law]})
     data = Microdata(households=pl.DataFrame(rows))
-    after = swap.changed(data, RandomChoices(Entropy.from_seed(4))).households
+    after = swap.swap_law.changed(data, RandomChoices(Entropy.from_seed(4))).households
     assert after.head(3).equals(data.households.head(3))
     seen = Counter(after["key"].tail(40).to_list())
     assert {*seen} == {5, 6, 7}
@@ -230,7 +233,7 @@ def test_group_quarters_get_values_of_a_declared_law() -> None:
     # What is drawn is not published exactly, and the promise does not say so.
     assert not any("key" in str(each) for each in release.specification.multiverse.invariants)
     assert "county, tract, block, key" in swap.in_three[0]
-    assert "key" in swap.allowed({"households": ["key"], "persons": (), "link": ()}, ())["data"]
+    assert "key" in swap.files(ReleasedColumns(households=("key",)))[0].columns
 
 
 def test_nothing_is_promised_and_a_cycle_proves_it() -> None:
@@ -255,7 +258,7 @@ def test_what_is_drawn_follows_the_exact_law() -> None:
     real = PairwiseSwap(**{**own, "imputed": None, "occupied": None})
     data = pl.DataFrame(frame, schema=["held", "block"], orient="row").with_columns(alike=pl.lit(0))
     draws, seen = 1200, Counter[Any]()
-    matching = real._matching(Microdata(households=data))
+    matching = real.swap_law._matching(Microdata(households=data))
     for seed in range(draws):
         partner, _ = matching.pairs(RandomChoices(Entropy.from_seed(f"p {seed}")))
         seen[tuple(sorted((h, frame[partner[n]][1]) for n, (h, _) in enumerate(frame)))] += 1
@@ -323,7 +326,7 @@ def test_vacant_units_count_neither_for_the_size_of_a_block_nor_for_its_races() 
     lone = [home(race="b", key=1), *vacant, *TWO]
     assert always(lone, unique_race=1) == [set()]  # nobody else lives in the block
     both = [home(race="b", key=1), home(key=1), home(key=1, race="b", occupied=False), *TWO]
-    selected = PairwiseSwap(**{**RULES, "unique_race": 1, "unique_on": []}).selection(
+    selected = PairwiseSwap(**{**RULES, "unique_race": 1, "unique_on": []}).swap_law.selection(
         Microdata(households=pl.DataFrame(both))
     )
     assert selected == [1, 1, 0, 0, 0]

@@ -23,7 +23,7 @@ F = Fraction
 
 def pairs_of(swap: TargetedSwap, data: Any, *, seed: Any = 1) -> tuple[set[frozenset[int]], list[int]]:
     microdata = data if isinstance(data, Microdata) else Microdata(households=data)
-    partner, failed = swap.pairs(microdata, RandomChoices(Entropy.from_seed(seed)))
+    partner, failed = swap.swap_law.pairs(microdata, RandomChoices(Entropy.from_seed(seed)))
     return {frozenset((n, int(other))) for n, other in enumerate(partner) if n != other}, failed
 
 
@@ -163,7 +163,7 @@ def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
     swap = TargetedSwap(hierarchy=["area"], similar=["alike"], risk_variables=["held"], k_anonymity=2, swaprate="1/2")
     law = swap.law(frame)
     data = pl.DataFrame(frame, schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
-    draws, problem = 1500, swap._problem(Microdata(households=data))
+    draws, problem = 1500, swap.swap_law.problem(Microdata(households=data))
     seen: Counter[Any] = Counter()
     for seed in range(draws):
         partner, _ = swapped_pairs(problem, RandomChoices(Entropy.from_seed(f"law {seed}")))
@@ -195,7 +195,7 @@ def test_no_pair_lies_in_one_area_and_all_pairs_agree_on_a_profile() -> None:
         swap = TargetedSwap(
             hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate="1/2"
         )
-        partner, _ = swap.pairs(Microdata(households=frame), RandomChoices(Entropy.from_seed(seed)))
+        partner, _ = swap.swap_law.pairs(Microdata(households=frame), RandomChoices(Entropy.from_seed(seed)))
         moved = np.flatnonzero(partner != np.arange(60))
         assert moved.size > 20
         assert (area[moved] != area[partner[moved]]).all()
@@ -288,7 +288,7 @@ def test_areas_are_told_apart_by_all_codes_above_them() -> None:
 
 def test_exact_is_what_all_profiles_have_in_common() -> None:
     swap = TargetedSwap(hierarchy=["area"], similar=[["hsize", "tenure"], ["hsize"]])
-    assert swap.matched == ("hsize",)
+    assert swap.match == ("hsize",)
 
 
 def test_who_was_passed_over_in_its_own_area_is_a_partner_for_the_next() -> None:
@@ -362,7 +362,7 @@ def test_the_plan_names_the_step_the_witness_and_what_is_near() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) -> None:
     with pytest.raises(StirredError, match=what):
-        assert TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], **how}).prior
+        assert TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], **how}).swap_law.prior
 
 
 def test_columns_and_risks_that_are_not_there_are_refused() -> None:
@@ -371,7 +371,7 @@ def test_columns_and_risks_that_are_not_there_are_refused() -> None:
         swap.plan(ONE)
     wrong = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["race"], risk_threshold="1/2")
     with pytest.raises(StirredError, match="risks are numbers from 0 to 2,000"):
-        wrong.pairs(Microdata(households=ONE), RandomChoices(Entropy.from_seed(1)))
+        wrong.swap_law.pairs(Microdata(households=ONE), RandomChoices(Entropy.from_seed(1)))
 
 
 def test_nobody_is_swapped_twice_or_inside_the_area() -> None:

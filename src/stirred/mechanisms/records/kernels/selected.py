@@ -44,7 +44,7 @@ from stirred.mechanisms.records.kernels.partition import (
     ungroup_block,
     unsort_block,
 )
-from stirred.mechanisms.records.kernels.rates import Rates, RecordRates, thresholds
+from stirred.mechanisms.records.kernels.rates import Rates, thresholds
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
@@ -80,11 +80,11 @@ class Selector:
         return room[: state[1]].copy()
 
     def _decide(self, chunk: int, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
-        if isinstance(self._rates, RecordRates):
-            return _select_by_kind(words, self._rates.kinds[rows_of(chunk)], self._digits, self._ties, room, state)
-        if self._rates.index is None:
+        index = self._rates.index
+        if index is None:
             return _select_at_one_rate(words, self._digits[0], self._ties[0], room, state)
-        return _select_by_kind(words, self._rates.index[codes], self._digits, self._ties, room, state)
+        kinds = index[rows_of(chunk) if self._rates.by_record else codes]
+        return _select_by_kind(words, kinds, self._digits, self._ties, room, state)
 
 
 @compiled
@@ -126,8 +126,11 @@ def swap_in_place(
     threads: int | None = None,
     progress: Progress | None = None,
     excerpt: Excerpt | None = None,
+    derange: bool = True,
 ) -> int:
     """Swap the column ``swap`` within strata by the PSA, in place, and return how many records were selected.
+
+    Without ``derange`` it is the shuffle swap (R7): the selected are shuffled, and nothing is drawn again.
 
     ``stratum`` holds the match value of every record as a code from 0 to ``rates.strata - 1``; ``swap``
     holds its swapping variables as one code. The result is a function of the columns, the rates and
@@ -140,24 +143,27 @@ def swap_in_place(
     The rows stay in input order: publish them only after ``release_order``, or as a table.
 
     >>> from fractions import Fraction
-    >>> from stirred.mechanisms.records.kernels.rates import StratumRates
     >>> stratum = np.repeat(np.arange(3, dtype=np.uint32), 4)
     >>> swap = np.arange(12, dtype=np.uint32)
-    >>> rates = StratumRates.by_stratum([Fraction(1), Fraction(0), Fraction(1)])
+    >>> rates = Rates.by_stratum([Fraction(1), Fraction(0), Fraction(1)])
     >>> swap_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os())
     8
     >>> swap[4:8].tolist(), sorted(swap[:4].tolist()), bool((swap[:4] == np.arange(4)).any())
     ([4, 5, 6, 7], [0, 1, 2, 3], False)
     """
     require_columns(stratum, swap)
-    if isinstance(rates, RecordRates) and rates.kinds.size != stratum.size:
-        raise ValueError(f"rates: {rates.kinds.size} kinds beside {stratum.size} rows. Give every record one")
+    if rates.by_record and rates.index is not None and rates.index.size != stratum.size:
+        raise ValueError(f"rates: {rates.index.size} kinds beside {stratum.size} rows. Give every record one")
     workers = Workers(threads=threads, progress=progress)
     excerpt = excerpt or Excerpt(of=stratum.size)
     shift = excerpt.shift(rates.strata)
     mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
     selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
     listed, inner = selection.gather(swap, workers=workers)
+    if not derange:
+        _shuffle_blocks(selection, listed, inner, entropy=entropy, workers=workers)
+        selection.give_back(listed, swap, workers=workers)
+        return selection.size
     alone = _derange_blocks(selection, listed, inner, strata=rates.strata, entropy=entropy, workers=workers)
     selection.give_back(listed, swap, workers=workers)
     selected = selection.size - int(np.count_nonzero(alone))
@@ -197,6 +203,22 @@ def _derange_blocks(
 
     workers.run("derange", work, selection.largest_first())
     return alone
+
+
+def _shuffle_blocks(
+    selection: Partition, listed: Values, inner: Positions, *, entropy: Entropy, workers: Workers
+) -> None:
+    """Shuffle the listed codes of every stratum."""
+    keystream = entropy.keystream(addressing.SHUFFLE_SELECTED)
+    scratch = Scratch()
+
+    def work(block: int) -> None:
+        entries = slice(*selection.bounds[block : block + 2])
+        offsets = group_block(listed[entries], inner[entries], codes=1 << selection.shift)
+        shuffle_slices(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
+        ungroup_block(listed[entries], inner[entries], offsets)
+
+    workers.run("shuffle", work, selection.largest_first())
 
 
 # How a compiled selection ended.
@@ -248,7 +270,7 @@ class Redraw:
     def _select(self, block: int, records: Items, offsets: Offsets, *, first: int) -> Flags:
         """Return which records of a block are selected, after as many draws as each stratum needs."""
         chosen = np.zeros(records.size, dtype=np.bool_)
-        kinds, by_record = self._kinds(records, first, offsets.size - 1), isinstance(self._rates, RecordRates)
+        kinds, by_record = self._kinds(records, first, offsets.size - 1), self._rates.by_record
         reader = self._selections.reader(block, buffer=self._scratch.words)
         state = np.zeros(3, dtype=np.int64)  # stratum, its records decided, its records selected
         while True:
@@ -286,11 +308,10 @@ class Redraw:
 
     def _kinds(self, records: Items, first: int, strata: int) -> npt.NDArray[np.uint32]:
         """Return which rate each stratum of a block has or, with rates by record, each of its records."""
-        if isinstance(self._rates, RecordRates):
-            return self._rates.kinds[records & _LOW].astype(np.uint32)
         if self._rates.index is None:
             return np.zeros(strata, dtype=np.uint32)
-        return self._rates.index[first : first + strata]
+        own = records & _LOW if self._rates.by_record else slice(first, first + strata)
+        return self._rates.index[own].astype(np.uint32, copy=False)
 
 
 @compiled
@@ -361,46 +382,3 @@ def _lift(
                 items[lifted] = np.uint64(lifted - slices[stratum]) << _WORD | np.uint64(swap[row])
                 lifted += 1
     slices[offsets.size - 1] = lifted
-
-
-def shuffle_in_place(
-    stratum: Codes,
-    swap: Values,
-    *,
-    rates: Rates,
-    entropy: Entropy,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    excerpt: Excerpt | None = None,
-) -> int:
-    """Swap the column ``swap`` within strata by the shuffle swap, in place, and return how many records were selected.
-
-    The arguments, and what they promise, are those of ``swap_in_place``.
-
-    >>> from fractions import Fraction
-    >>> import numpy as np
-    >>> from stirred.mechanisms.records.kernels.rates import StratumRates
-    >>> stratum, swap = np.zeros(4, dtype=np.uint32), np.arange(4, dtype=np.uint32)
-    >>> rates = StratumRates.constant(Fraction(1), strata=1)
-    >>> shuffle_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os()), sorted(swap.tolist())
-    (4, [0, 1, 2, 3])
-    """
-    require_columns(stratum, swap)
-    workers = Workers(threads=threads, progress=progress)
-    excerpt = excerpt or Excerpt(of=stratum.size)
-    shift = excerpt.shift(rates.strata)
-    mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
-    selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
-    listed, inner = selection.gather(swap, workers=workers)
-    keystream = entropy.keystream(addressing.SHUFFLE_SELECTED)
-    scratch = Scratch()
-
-    def work(block: int) -> None:
-        entries = slice(*selection.bounds[block : block + 2])
-        offsets = group_block(listed[entries], inner[entries], codes=1 << shift)
-        shuffle_slices(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
-        ungroup_block(listed[entries], inner[entries], offsets)
-
-    workers.run("shuffle", work, selection.largest_first())
-    selection.give_back(listed, swap, workers=workers)
-    return selection.size

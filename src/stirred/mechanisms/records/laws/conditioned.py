@@ -21,7 +21,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
 from stirred.mechanisms.protocol import Rate, RedrawnStratum, StratumAudit, SwapCellLaw
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, permutation_law
+from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
     Margins,
     Table,
@@ -99,7 +99,6 @@ class ConditionedLaw(SwapLaw):
 
     @property
     def base_rate(self) -> Fraction:
-        """Return the rate."""
         return self.rate
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
@@ -192,13 +191,11 @@ class ConditionedLaw(SwapLaw):
         return self._mass(None, int(margins.count[place]), int(sizes[stratum]), int(present[stratum]))
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that move, for each stratum."""
         margins = strata.margins
         changed = self.changed(strata, swap) * margins.count
         return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that change their swap value, for each value of each stratum."""
         rate, margins = self.rate, strata.margins
         odds = math.inf if rate == 1 else float(rate / (1 - rate))
         return conditioned_changes(margins, odds=odds, masses=self._float_masses(swap, margins))
@@ -213,7 +210,6 @@ class ConditionedLaw(SwapLaw):
         return margins.count / margins.records[margins.stratum]
 
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
-        """Return the exchange that draws first how many records of each value are redrawn."""
         from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
         from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
 
@@ -243,6 +239,9 @@ class ConditionedSwap(RatedSwap):
     name: ClassVar[str] = "conditioned-swap"
     title: ClassVar[str] = "conditioned swapping"
     settings_model: ClassVar[type[SwapSettings]] = ConditionedSettings
+    scales: ClassVar[tuple[MemberScale, ...]] = tuple(
+        MemberScale(name=f"conditioned, {law}", others={"redraw_law": law}) for law in ("uniform", "proportional")
+    )
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None, "redraw_law": "uniform"}
     redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(ConditionedMoments.of)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import chain
@@ -23,7 +24,7 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import NumberMoved, Rate, StratumAudit
 from stirred.mechanisms.records.engine import Swap
-from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, class_law
+from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, class_law
 from stirred.mechanisms.records.laws.counting import exact_loss_of_weights
 from stirred.mechanisms.records.roles import SwapSettings
 from stirred.mechanisms.records.strata import Shares, Strata
@@ -43,7 +44,6 @@ class MallowsSettings(SwapSettings):
     epsilon: Rate = Field(description="The loss, in every stratum; there is no rate.", json_schema_extra={"example": 2})
 
     def law(self) -> MallowsLaw:
-        """Return the law with the exact loss."""
         return MallowsLaw(epsilon=loss(self.epsilon, where="epsilon"))
 
 
@@ -68,7 +68,6 @@ class MallowsLaw(SwapLaw):
         return self.weight
 
     def policy(self, strata: Strata, swap: Coded) -> Policy:
-        """Return the parameter itself."""
         value = mallows_epsilon(self.weight) if strata.live.any() else ZERO
         formula = f"the parameter of the Mallows law, {self.epsilon}, in every stratum of any size; 0 if none is live"
         return Derived(formula=formula, value=value, varies=True)
@@ -83,20 +82,17 @@ class MallowsLaw(SwapLaw):
         return found.audit(mallows_epsilon(self.weight), for_every=", whatever its size")
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that move, for each stratum."""
         sizes, which = np.unique(strata.records, return_inverse=True)
         live = {*strata.records[strata.live].tolist()}
         return np.array([mallows_share(n, self.weight) if n in live else 0.0 for n in sizes.tolist()])[which]
 
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
-        """Return the exchange that draws first how many records move."""
         from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
 
         counting = MallowsCounting(self.weight)
         return partial(swap_counted_in_place, strata=strata.count, values=swap.count, counting=counting)
 
     def on_small(self, records: Any) -> Law:
-        """Return the exact law of one stratum."""
         return class_law(records, mallows_weights(len(records), self.weight))
 
 
@@ -135,6 +131,10 @@ class MallowsSwap(Swap):
     name: ClassVar[str] = "mallows-swap"
     title: ClassVar[str] = "Mallows swapping"
     settings_model: ClassVar[type[SwapSettings]] = MallowsSettings
+    scales: ClassVar[tuple[MemberScale, ...]] = (
+        # From a loss of 30 down to 0, by hundredths.
+        MemberScale(name="mallows", setting="epsilon", steps=3_000, value=lambda step: str(30 - Decimal(step) / 100)),
+    )
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"epsilon": None}
     loss_setting: ClassVar[str] = "epsilon"
     number_moved: ClassVar[NumberMoved | None] = staticmethod(mallows_moved)

@@ -17,9 +17,9 @@ from pydantic import Field
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.protocol import Curve, NumberMoved, StratumAudit
+from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import PAPER, Kernel, Policy, SwapLaw, class_law, permutation_law
+from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, SwapLaw, class_law, permutation_law
 from stirred.mechanisms.records.laws.counting import count_tables, exact_loss, permutation_moved, psa_weights
 from stirred.mechanisms.records.laws.varying import (
     LAW,
@@ -30,7 +30,6 @@ from stirred.mechanisms.records.laws.varying import (
     beside_imputed,
     check_rule,
     decisive_stratum,
-    every_rule_fits,
     fitting,
     followed_problems,
     law_beside_imputed,
@@ -39,9 +38,9 @@ from stirred.mechanisms.records.laws.varying import (
     permutation_share,
     varying_policy,
     varying_shares,
-    with_record_rates,
+    with_rates,
 )
-from stirred.mechanisms.records.plan import OwnLoss
+from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
 from stirred.mechanisms.records.roles import Roles, SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import FLAGGED, Rule, Shares, Strata, StratumRow, find_strata, imputed_strata
 from stirred.mechanisms.records.swapped_file import Part
@@ -133,12 +132,10 @@ class PermutationLaw(SwapLaw):
 
     @property
     def base_rate(self) -> Fraction:
-        """Return the rate of all records that no rule fits."""
         return self.rate
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Return the declared rules, and that imputed records are not swapped."""
         if self.imputed is None:
             return self.declared
         left: list[Rule] = [({self.imputed: flag}, Fraction(0)) for flag in FLAGGED]
@@ -156,7 +153,6 @@ class PermutationLaw(SwapLaw):
 
     @property
     def closed_form(self) -> bool:
-        """Say whether mean and variance of every swapped cell are known (R18)."""
         return not self.followed
 
     @property
@@ -166,7 +162,6 @@ class PermutationLaw(SwapLaw):
 
     @property
     def protects_moves(self) -> bool:
-        """Say that whom it moves is protected where rates follow hold or swap values."""
         return bool(self.followed)
 
     @property
@@ -182,7 +177,6 @@ class PermutationLaw(SwapLaw):
 
     @property
     def theorem(self) -> tuple[str, ...]:
-        """Return the sharp form and Theorem 1, or R8."""
         if self.followed:
             return (THEOREM, SHARP, f"Proposition 4 of {PAPER}")
         return (SHARP, f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}")
@@ -223,14 +217,11 @@ class PermutationLaw(SwapLaw):
         self, households: pl.DataFrame, *, match: Sequence[str], swap: Coded | None, held: Sequence[Part] | None
     ) -> Strata:
         """Return the strata with their rates, or with those of their records; refuse a rule that fits nothing."""
-        if not self.followed:
-            strata = find_strata(households, match=match, swap=swap, held=held, rules=self.rules, rate=self.rate)
-            every_rule_fits(self.declared, strata)
-            return strata
-        assert swap is not None
         strata = find_strata(households, match=match, swap=swap, held=held, rate=self.rate)
-        hold = [name for name in self.followed if name not in swap.levels.columns]
-        return with_record_rates(strata, self.rate_rules, households, hold=hold, swap=swap, declared=len(self.declared))
+        if not self.rules:
+            return strata
+        declared = len(self.declared)
+        return with_rates(strata, self.rate_rules, households, followed=self.followed, swap=swap, declared=declared)
 
     def left_out(self, strata: Strata) -> Strata:
         """Mark imputed strata: files are compared only if they agree there, so nothing in them can differ (R9)."""
@@ -258,7 +249,6 @@ class PermutationLaw(SwapLaw):
         )
 
     def decisive(self, strata: Strata) -> StratumRow | None:
-        """Return the stratum that sets the loss, where rates differ."""
         if strata.by_record is None and len({strata.rates[kind] for kind in np.unique(strata.which[strata.live])}) < 2:
             return None
         return decisive_stratum(strata)
@@ -266,13 +256,11 @@ class PermutationLaw(SwapLaw):
     # ---- the draw and the exact law
 
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
-        """Return Algorithm 1 on whole columns."""
         from stirred.mechanisms.records.kernels.selected import swap_in_place
 
         return partial(swap_in_place, rates=strata.kernel_rates)
 
     def on_small(self, records: Any) -> Law:
-        """Return the exact law of one stratum at one rate."""
         return psa_law(records, rate=self.rate)
 
     # ---- other rates
@@ -282,8 +270,11 @@ class PermutationLaw(SwapLaw):
         return [(rate, psa_sharp_epsilon(rate, stratum=strata.largest_size)) for rate in rates]
 
     def rate_reaching(self, strata: Strata, swap: Coded, epsilon: Exact) -> Fraction:
-        """Return the gentlest rate for all strata whose loss is at most ``epsilon``; refuse where there is none."""
         return rate_not_above(epsilon, largest_stratum=strata.largest_size, bound="sharp")
+
+    def strongest_rate(self, strata: Strata) -> float:
+        live = strata.largest_live
+        return 1.0 if live is None else float(smallest_psa_rate(live.records, bound="sharp"))
 
     def rates_reaching(self, strata: Strata, swap: Coded, epsilon: Exact) -> list[tuple[float, Fraction]]:
         """Return both rates: the loss falls with the rate, and rises again at high ones."""
@@ -293,7 +284,6 @@ class PermutationLaw(SwapLaw):
         return [(float(rates.low), low), (float(rates.high), high)]
 
     def loss_curve(self, strata: Strata) -> Curve | None:
-        """Return the loss against the rate for the largest stratum, with the rates that were chosen."""
         if strata.by_record is not None or strata.largest_live is None:
             return None
         points, least = _curve(strata.largest_size)
@@ -339,6 +329,7 @@ class PermutationSwap(RatedSwap):
     name: ClassVar[str] = "permutation-swap"
     title: ClassVar[str] = "permutation swapping"
     settings_model: ClassVar[type[SwapSettings]] = PermutationSettings
+    scales: ClassVar[tuple[MemberScale, ...]] = (MemberScale(name="permutation"),)
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
     number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
 
@@ -347,7 +338,6 @@ class PermutationSwap(RatedSwap):
 
     @property
     def match(self) -> tuple[str, ...]:
-        """Return the match variables, and the flag of imputed records among them."""
         return self.settings.matched
 
     @property
@@ -357,7 +347,6 @@ class PermutationSwap(RatedSwap):
 
     @property
     def imputed_flag(self) -> str | None:
-        """Return the column that flags imputed records, which are not swapped."""
         return self.swap_law.imputed
 
     @property
@@ -380,6 +369,15 @@ class PermutationSwap(RatedSwap):
         if problems:
             raise DataError(problems)
         return roles
+
+    def _own_checks(self, plan: SwapPlan, release: Release) -> list[Check]:
+        """Check that no imputed record got another value, where they are left out (R9)."""
+        if self.imputed_flag is None:
+            return []
+        left = imputed_strata(plan.strata, self.imputed_flag)[plan.strata.coded.codes]
+        if not np.array_equal(plan.swap.codes[left], release.internal["file"].swapped[left]):
+            raise failed("an imputed record was swapped")
+        return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
 
     # ---- small universes for audits
 
@@ -423,7 +421,6 @@ class PermutationSwap(RatedSwap):
         return [[tuple(sorted((names[h], names[s]) for h, s in table)) for table in tables] for tables in universes]  # type: ignore[attr-defined]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
         first: Any = universe[0]
         hold, swap = self._sides()
         if self.imputed_flag is None:

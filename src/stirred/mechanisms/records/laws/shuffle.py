@@ -20,7 +20,7 @@ import numpy as np
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import NumberMoved, StratumAudit
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, class_law
+from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, class_law
 from stirred.mechanisms.records.laws.counting import binomial_weights, exact_loss_of_weights
 from stirred.mechanisms.records.laws.mallows import DERANGED, DERANGED_SHARES, SPREADS
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
@@ -38,7 +38,6 @@ class ShuffleSettings(SwapSettings):
     rate: SwapRate
 
     def law(self) -> ShuffleLaw:
-        """Return the law with the exact rate."""
         return ShuffleLaw(rate=probability(self.rate, where="rate"))
 
 
@@ -55,7 +54,6 @@ class ShuffleLaw(SwapLaw):
 
     @property
     def base_rate(self) -> Fraction:
-        """Return the rate."""
         return self.rate
 
     def policy(self, strata: Strata, swap: Coded) -> Policy:
@@ -95,17 +93,14 @@ class ShuffleLaw(SwapLaw):
         return found.audit(shuffle_epsilon(hold, swap, self.rate), for_every=" with these margins")
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that move, for each stratum."""
         return shuffle_share(strata.records, np.full(strata.count, float(self.rate)))
 
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
-        """Return the selection and the shuffle on whole columns."""
-        from stirred.mechanisms.records.kernels.selected import shuffle_in_place
+        from stirred.mechanisms.records.kernels.selected import swap_in_place
 
-        return partial(shuffle_in_place, rates=strata.kernel_rates)
+        return partial(swap_in_place, rates=strata.kernel_rates, derange=False)
 
     def on_small(self, records: Any) -> Law:
-        """Return the exact law of one stratum."""
         return class_law(records, shuffle_weights(len(records), self.rate))
 
 
@@ -149,6 +144,7 @@ class ShuffleSwap(RatedSwap):
     name: ClassVar[str] = "shuffle-swap"
     title: ClassVar[str] = "shuffle swapping"
     settings_model: ClassVar[type[SwapSettings]] = ShuffleSettings
+    scales: ClassVar[tuple[MemberScale, ...]] = (MemberScale(name="shuffle"),)
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
     number_moved: ClassVar[NumberMoved | None] = staticmethod(shuffle_moved)
 

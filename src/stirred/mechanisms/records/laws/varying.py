@@ -29,7 +29,7 @@ from stirred.data.codes import Coded, Codes, by_pieces, count, encode
 from stirred.data.columns import Columns
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import PlanError, bad_plan
-from stirred.mechanisms.records.kernels.rates import RecordRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.strata import (
     FLAGGED,
     Positions,
@@ -46,7 +46,7 @@ from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
 from stirred.spec.given_numbers import Number, probability
 from stirred.spec.invariant import Named, records_of
 from stirred.spec.law import Law
-from stirred.spec.problems import Problem, refused, wrong
+from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import checked_stratum, psa_sharp_epsilon
 
@@ -112,31 +112,20 @@ def check_rule(rule: Mapping[str, Any], *, where: str) -> None:
         raise bad_plan("a rule for nothing", where=where, remedy="name values of match, hold or swap variables")
 
 
-def fits_nothing(wanted: Mapping[str, object]) -> PlanError:
-    """Return the refusal of a rule that fits no record: a mistyped value would silently leave another rate."""
-    return bad_plan(f"no record has {in_words(wanted)}", where="rates", remedy="check the value, or remove the rule")
-
-
-def every_rule_fits(rules: Sequence[Rule], strata: Strata) -> None:
-    """Refuse a rule that fits no stratum."""
-    present = strata.coded.levels.select(strata.match).to_dicts() if rules else []
-    for wanted, _ in rules:
-        if not any(all(text_of(values[k]) == text_of(v) for k, v in wanted.items()) for values in present):
-            raise fits_nothing(wanted)
-
-
-def with_record_rates(
-    strata: Strata, rules: RateRules, households: Columns, *, hold: Sequence[str], swap: Coded, declared: int
+def with_rates(
+    strata: Strata, rules: RateRules, households: Columns, *, followed: Sequence[str], swap: Coded | None, declared: int
 ) -> Strata:
-    """Return the strata with the rate of every record, and what can vary in each of them.
+    """Return the strata with the rates of each, and with those of its records where they follow hold or swap values.
 
-    ``hold`` are the held variables that rules name; the first ``declared`` rules must fit something.
+    ``followed`` are the variables besides match that rules name; the first ``declared`` rules must fit a record.
     """
-    held = encode(households, list(hold))
+    places = () if swap is None else swap.levels.columns
+    held = encode(households, [name for name in followed if name not in places])
+    if swap is None or not {*followed} & {*places}:
+        swap = encode(households, [])
     codes = strata.coded.codes
     match, by_hold, by_swap = (_Side.of(coded.levels, rules.rules) for coded in (strata.coded, held, swap))
     values, table = _rate_table(rules, match, by_hold, by_swap)
-    kinds = _kinds(table, [(match, codes), (by_hold, held.codes), (by_swap, swap.codes)])
     holds, swaps = (_present(codes, side, coded.codes) for side, coded in ((by_hold, held), (by_swap, swap)))
     first, case = _cases(match.pattern, holds, swaps)
     found = []
@@ -147,13 +136,20 @@ def with_record_rates(
         found.append(_what_varies(table[one][np.ix_(hold_there, swap_there)], values))
     for (wanted, _), fits in zip(rules.rules[:declared], fitting, strict=False):
         if not fits:
-            raise fits_nothing(wanted)
+            raise bad_plan(
+                f"no record has {in_words(wanted)}",  # a mistyped value would silently leave another rate
+                where="rates",
+                remedy="check the value, or remove the rule",
+            )
     known = {each: number for number, each in enumerate(dict.fromkeys(found))}
     which = np.array([known[each] for each in found], dtype=np.uint32)[case]
-    records = RecordRates(values=values, kinds=kinds, strata=strata.count)
-    whole = replace(strata, rates=(*known,), which=which, by_record=records)
-    _refuse_certainties(whole)
-    return whole
+    strata = replace(strata, rates=(*known,), which=which)
+    if not followed:
+        return strata
+    kinds = _kinds(table, [(match, codes), (by_hold, held.codes), (by_swap, swap.codes)])
+    strata = replace(strata, by_record=Rates(values=values, index=kinds, strata=strata.count, by_record=True))
+    _refuse_certainties(strata)
+    return strata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -289,8 +285,6 @@ def _may_be_alone(varying: RateRange, records: int) -> bool:
 
 # ---- the budget -------------------------------------------------------------------------------------------
 
-DEPENDS_ON: Final = ("stratum", "hold", "swap", "both")
-
 _EXACT_POWERS: Final = 2_000
 _UP: Final = decimal.Context(prec=60, rounding=decimal.ROUND_CEILING, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 
@@ -299,17 +293,13 @@ def varying_rate_epsilon(lowest: Number, highest: Number, *, stratum: int, depen
     """Return the loss of permutation swapping on a stratum whose records have rates between two (R8).
 
     ``depends_on`` says what a record's rate is a function of: its ``hold`` value, its ``swap`` value or
-    ``both``. Rates by ``stratum`` are constant inside each and cost no more than permutation swapping.
-    Rates that depend on *other* records are refused.
+    ``both``. Rates by ``stratum`` are constant inside each and cost no more than permutation swapping. Rates that
+    depend on *other* records have no such budget (R8e), and no plan takes them.
 
     >>> varying_rate_epsilon("1/10", "1/2", stratum=4)
     Exact('ln(27)')
-    >>> varying_rate_epsilon("1/10", "1/2", stratum=4, depends_on="other-records")
-    Traceback (most recent call last):
-    stirred.spec.problems.ConversionRefusedError: depends_on: rates that depend on other records ...
     """
     low, high = probability(lowest, where="lowest rate"), probability(highest, where="highest rate")
-    _check(low, high, depends_on)
     if checked_stratum(stratum) == 0:
         return ZERO
     if low == 0 or high == 1:
@@ -319,21 +309,6 @@ def varying_rate_epsilon(lowest: Number, highest: Number, *, stratum: int, depen
     if depends_on == "both":
         return _both(low, high, stratum)
     return _one_side(low, high, stratum)
-
-
-def _check(low: Fraction, high: Fraction, depends_on: str) -> None:
-    if depends_on in ("other-records", "other_records"):
-        raise refused(
-            "rates that depend on other records (rareness, neighbours, the risk of a whole table) have no budget "
-            "like that of permutation swapping: however far from 0 and 1 they stay, the loss grows in proportion to "
-            "the size of the stratum",
-            where="depends_on",
-            remedy="let the rate of a record depend on its own values, or on published counts",
-        )
-    if depends_on not in DEPENDS_ON:
-        raise wrong(f"{depends_on!r} is not known", where="depends_on", remedy=f"write one of {', '.join(DEPENDS_ON)}")
-    if low > high:
-        raise wrong(f"rates from {low} to {high}", where="rates", remedy="give the lowest first")
 
 
 def _one_side(low: Fraction, high: Fraction, n: int) -> Exact:
@@ -448,13 +423,14 @@ def varying_shares(strata: Strata) -> Shares:
     """
     records = strata.by_record
     assert records is not None
+    assert records.index is not None
     shares = permutation_share(strata.records, np.array([float(each.lowest) for each in strata.rates])[strata.which])
     follows = np.array([each.depends_on for each in strata.rates])[strata.which]
     one_side = (follows == "hold") | (follows == "swap")
     if one_side.any():
         kinds = len(records.values)
         cells = strata.coded.codes * np.uint32(kinds)
-        cells += records.kinds
+        cells += records.index
         counts = count(cells, groups=strata.count * kinds).reshape(-1, kinds)
         rates = np.array([float(rate) for rate in records.values])
         shares[one_side] = varying_share(counts[one_side], rates)
@@ -465,9 +441,7 @@ def varying_shares(strata: Strata) -> Shares:
 def stratum_epsilon(stratum: StratumRow) -> Exact:
     """Return the loss of a stratum: 0 where there is nothing to swap."""
     size, (lowest, highest, depends_on) = stratum.records if stratum.live else 0, stratum.rates
-    if stratum.rates.varies:
-        return varying_rate_epsilon(lowest, highest, stratum=size, depends_on=depends_on)
-    return psa_sharp_epsilon(lowest, stratum=size)
+    return varying_rate_epsilon(lowest, highest, stratum=size, depends_on=depends_on)
 
 
 def _worst(strata: Strata) -> list[StratumRow]:
@@ -593,9 +567,6 @@ def agreeing_on_imputed(specification: Specification, flag: str, *, unit: str) -
             "nobody counts on protection for values that were copied from their record into an imputed one",
         ),
     )
-
-
-# ---- small universes for audits ------------------------------------------------------------------------
 
 
 def beside_imputed(universe: Sequence[Any]) -> list[Hashable]:

@@ -10,7 +10,7 @@ from stirred.data import code_kernels
 from stirred.mechanisms.records.kernels.changed import expected_changes
 from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
 from stirred.mechanisms.records.kernels.order import release_order
-from stirred.mechanisms.records.kernels.rates import RecordRates, StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.mallows import MallowsCounting
@@ -22,9 +22,14 @@ def compile_kernels() -> None:
     entropy = Entropy.from_seed("warm")
     stratum = np.repeat(np.arange(500, dtype=np.uint32), 3)
     for rates in (
-        StratumRates.constant(Fraction(1, 3), strata=500),
-        StratumRates.by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
-        RecordRates(values=(Fraction(1, 3), Fraction(1, 2)), kinds=np.arange(1500, dtype=np.uint16) % 2, strata=500),
+        Rates.constant(Fraction(1, 3), strata=500),
+        Rates.by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
+        Rates(
+            values=(Fraction(1, 3), Fraction(1, 2)),
+            index=np.arange(1500, dtype=np.uint16) % 2,
+            strata=500,
+            by_record=True,
+        ),
     ):
         codes = np.arange(stratum.size, dtype=np.uint32)
         swap_in_place(stratum, codes, rates=rates, entropy=entropy.child("swap"))

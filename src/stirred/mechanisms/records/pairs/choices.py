@@ -152,7 +152,6 @@ class RandomChoices(Choices):
         self._words = chain.from_iterable(self._many(BUFFER_WORDS).tolist() for _ in repeat(None))
 
     def happens(self, chance: Fraction) -> bool:
-        """Say whether an event of this probability happens."""
         return bernoulli(chance, self._words)
 
     def order(self, size: int) -> Sequence[int]:
@@ -165,7 +164,6 @@ class RandomChoices(Choices):
                 return order
 
     def next_of(self, urn: ChoiceTree) -> int | None:
-        """Draw the next record."""
         return urn.draw(self._words, self._many)
 
 

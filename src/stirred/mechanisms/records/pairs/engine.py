@@ -1,4 +1,4 @@
-"""What methods that swap disjoint pairs share: the file they release, and the plain word that they promise nothing.
+"""Swaps of disjoint pairs: what their law is, and the plain word that they promise nothing.
 
 Disjoint pairs are not transitive (Appendix C.2): some file with the same invariants cannot become another one, an
 output proves which of two files it came from, and the loss is infinite. The plan names the step, shows two files that
@@ -7,9 +7,9 @@ prove it, says what the nearest permutation and conditioned swaps would promise,
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
@@ -17,24 +17,18 @@ import numpy as np
 import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.codes import encode
+from stirred.data.codes import Coded, encode
 from stirred.data.column_doubts import KEEP
-from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError
+from stirred.mechanisms import registry
 from stirred.mechanisms.doubts import identifier_doubts
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
-    RECORDS,
-    UNSEARCHED,
     Check,
     Fact,
-    Frames,
     Mechanism,
     Plan,
-    PlanOrigin,
     Progress,
-    PublicFile,
     Release,
     Section,
     Written,
@@ -42,11 +36,11 @@ from stirred.mechanisms.protocol import (
     settings_doubts,
 )
 from stirred.mechanisms.records.doubts import nothing_moves
-from stirred.mechanisms.records.files import allowed_records, record_files
-from stirred.mechanisms.records.law import tables_with_margins
+from stirred.mechanisms.records.engine import RecordSwap, Values
 from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows
-from stirred.mechanisms.records.pairs.obscurity import Prior, obscurity_facts
-from stirred.mechanisms.records.swapped_file import SwappedFile
+from stirred.mechanisms.records.pairs.obscurity import Prior, obscurity_facts, prior_of
+from stirred.mechanisms.records.plan import RecordPlan, SwapOrigin
+from stirred.mechanisms.records.roles import Roles
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
@@ -54,6 +48,7 @@ from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import INFINITE, Exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
+from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
@@ -67,69 +62,15 @@ _TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regr
 SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class RecordPlan(Plan):
-    """The plan of a swap of pairs."""
+@dataclass(frozen=True, slots=True)
+class PairLaw(ABC):
+    """Which disjoint pairs of records exchange their ``swapped`` columns; all pairs agree on the ``matched`` ones."""
 
-    specification: Specification
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
-    mechanism: RecordSwap
-    data: Microdata
-    persons: tuple[str, ...] = ()
-
-    @property
-    def disturbed(self) -> str:
-        """Say what is exchanged."""
-        return f"{', '.join(self.mechanism.swapped)}: exchanged between pairs of records, {self.mechanism.how_many}"
-
-    def outcome(self) -> list[Row]:
-        """Return the rows of every plan, with what is only said inside: how many records are at risk."""
-        rows = Plan.outcome(self)
-        told = self.mechanism.inside_plan(self.data)
-        return [*rows[:2], *([("inside", told)] if told else []), *rows[2:]]
-
-    @property
-    def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the released columns."""
-        return {"households": self.specification.domain.columns, "persons": self.persons}
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """Return the step that breaks the promise, the two files, the nearest promise, and what secrecy adds."""
-        found = [
-            Fact(label="breaks", sentence=self.mechanism.breaks),
-            Fact(label="witness", sentence=self.mechanism.witness),
-        ]
-        rate = self.mechanism.nominal_rate
-        # Of the columns that are published exactly alone: the report is public, and shows the loss.
-        columns = self.specification.domain.columns
-        held = [n for n in columns if n not in (*self.mechanism.swapped, *self.mechanism._resampled)]
-        for name in ("permutation-swap", "conditioned-swap"):
-            try:
-                loss = (
-                    self.mechanism.nearest(name, hold=[*held, *self.persons])
-                    .plan(self.data, doubts=False)
-                    .epsilon.shown()
-                )
-            except StirredError as error:
-                loss = f"nothing ({error.problems[0].what})"
-            words = f"a {name.replace('-', ' ')} of the same columns at rate {rate} would promise epsilon {loss}"
-            found.append(Fact(label="nearest", sentence=words, values={name.replace("-", "_"): loss}))
-        return (*found, *obscurity_facts(self.mechanism.prior))
-
-
-class RecordSwap(Mechanism):
-    """A method that exchanges ``swapped`` columns between disjoint pairs of records that agree on ``matched`` ones."""
-
-    __slots__ = ()
-
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (("ab", "xy"), ("abc", "xyz"), ("aab", "xyy"))
     breaks: ClassVar[str]  # the step that breaks the flavor
     witness: ClassVar[str]  # two files that prove it
 
-    # ---- what a method knows
+    settings: Any
 
     @property
     @abstractmethod
@@ -143,18 +84,28 @@ class RecordSwap(Mechanism):
 
     @property
     @abstractmethod
-    def nominal_rate(self) -> Any:
+    def rate(self) -> Fraction:
         """Return the share of records that are meant to be swapped."""
-
-    @property
-    @abstractmethod
-    def prior(self) -> Prior | None:
-        """Return what an attacker believes about a secret rate."""
 
     @property
     @abstractmethod
     def used(self) -> Sequence[str]:
         """Return all columns that the settings name."""
+
+    @property
+    @abstractmethod
+    def how_many(self) -> str:
+        """Say how many records are exchanged, in words that may be published."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+
+    @property
+    @abstractmethod
+    def rate_in_words(self) -> str:
+        """Return the rate in a few words, and not a loss that is infinite whatever the settings are."""
 
     @abstractmethod
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
@@ -164,37 +115,115 @@ class RecordSwap(Mechanism):
     def stuck(self, data: Microdata) -> str:
         """Say why no record of this file can be swapped; empty where one can."""
 
-    @property
     @abstractmethod
-    def how_many(self) -> str:
-        """Say how many records are exchanged, in words that may be published."""
+    def on_small(self, dataset: Any) -> Law:
+        """Return the exact law for records (held, area), all alike on what is matched."""
+
+    def check(self, data: Microdata) -> None:  # noqa: B027 (most laws read what a swap reads)
+        """Raise what cannot be read, or not be drawn."""
+
+    def changed(self, data: Microdata, choices: Choices) -> Microdata:
+        """Return the file with whatever else is done to it, to the ``resampled`` columns."""
+        return data
+
+    @property
+    def resampled(self) -> tuple[str, ...]:
+        """Return columns that are changed besides."""
+        return ()
+
+    @property
+    def left_out(self) -> Collection[str]:
+        """Return columns that are used and not released."""
+        return ()
+
+    @property
+    def prior(self) -> Prior | None:
+        """Return what an attacker believes about a secret rate."""
+        return None if self.settings.rate_prior is None else prior_of(self.settings.rate_prior)
 
     def inside_plan(self, data: Microdata) -> str:
         """Say how many records are exchanged, as far as it is known before the draw; for the custodian alone."""
         return ""
 
-    def changed(self, data: Microdata, choices: Choices) -> Microdata:
-        """Return the file with whatever else is done to it."""
-        return data
+    def advised(self, remedy: str) -> str:
+        """Return the advice to leave a column out of a permutation swap for a method that has no hold."""
+        return remedy.replace(KEEP, "let [[prepare]] drop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PairPlan(RecordPlan):
+    """The plan of a swap of pairs."""
+
+    @property
+    def disturbed(self) -> str:
+        law = self.origin.mechanism.swap_law
+        return f"{', '.join(law.swapped)}: exchanged between pairs of records, {law.how_many}"
+
+    def outcome(self) -> list[Row]:
+        """Return the rows of every plan, with what is only said inside: how many records are at risk."""
+        rows = Plan.outcome(self)
+        told = self.origin.mechanism.swap_law.inside_plan(self.origin.data)
+        return [*rows[:2], *([("inside", told)] if told else []), *rows[2:]]
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        mechanism: PairSwap = self.origin.mechanism
+        law = mechanism.swap_law
+        found = [Fact(label="breaks", sentence=law.breaks), Fact(label="witness", sentence=law.witness)]
+        # Of the columns that are published exactly alone: the report is public, and shows the loss.
+        hold = [*self.exact_hold, *self.releases["persons"]]
+        for name in ("permutation-swap", "conditioned-swap"):
+            try:
+                loss = mechanism.nearest(name, hold=hold).plan(self.origin.data, doubts=False).epsilon.shown()
+            except StirredError as error:
+                loss = f"nothing ({error.problems[0].what})"
+            words = f"a {name.replace('-', ' ')} of the same columns at rate {law.rate} would promise epsilon {loss}"
+            found.append(Fact(label="nearest", sentence=words, values={name.replace("-", "_"): loss}))
+        return (*found, *obscurity_facts(law.prior))
+
+
+class PairSwap(RecordSwap):
+    """A method that exchanges columns between disjoint pairs of records."""
+
+    perturbed_by: ClassVar[str] = "the draw of synthetic values"
+
+    swap_law: PairLaw
+
+    @property
+    def match(self) -> tuple[str, ...]:
+        """Return what all pairs agree on."""
+        return self.swap_law.matched
+
+    @property
+    def swap(self) -> tuple[str, ...]:
+        """Return what is exchanged."""
+        return self.swap_law.swapped
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        return self.swap_law.resampled
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        return self.swap_law.in_words
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the rate, and not a loss that is infinite whatever the settings are."""
-        return f"rate {float(self.nominal_rate):.2%}"
+        """Return the rate."""
+        return self.swap_law.rate_in_words
 
     def nearest(self, name: str, *, rate: Any = None, hold: Sequence[str] | None = None) -> Mechanism:
         """Return the member of the swapping family that does most of the same, at the same rate if none is given."""
-        from stirred.mechanisms import registry
-
-        swap = [name for name in self.swapped if name not in self.matched]
-        own = {"match": list(self.matched), "swap": swap, "rate": str(rate or self.nominal_rate)}
+        swap = [name for name in self.swap if name not in self.match]
+        own = {"match": list(self.match), "swap": swap, "rate": str(rate or self.swap_law.rate)}
         held = {} if hold is None else {"hold": list(hold)}
         return registry.build(name, {**own, **held, "unit": self.unit})
 
-    # ---- the promise and the act
+    # ---- the promise and the plan
 
     def specification(self, *, name: str, stage: str, columns: Sequence[str], persons: bool = False) -> Specification:
         """Return what is fixed, and that nothing is promised relative to it."""
-        held = tuple(each for each in columns if each not in (*self.swapped, *self._resampled))
+        held = tuple(each for each in columns if each not in (*self.swap, *self.outside))
         inside = ("all characteristics of its persons",) if persons else ()
         return Specification(
             flavor=Flavor(
@@ -220,52 +249,45 @@ class RecordSwap(Mechanism):
             settings_from=self.settings_from,
         )
 
-    def check(self, data: Any) -> None:
-        """Raise all problems of the columns."""
-        microdata = as_microdata(data)
-        there = [*microdata.households.columns, *microdata.person_variables]
-        where = microdata.household_source
-        problems = [missing_column(n, there, where=where, role="setting") for n in self.used if n not in there]
-        if problems:
-            raise DataError(problems)
-
-    def plan(self, data: Any, *, doubts: bool = True) -> RecordPlan:
-        """Return the plan; nothing random happens."""
-        microdata = as_microdata(data)
-        self.check(microdata)
-        columns = [n for n in microdata.variables if n not in self._left_out]
-        promise = self.specification(
-            name=microdata.name, stage=microdata.stage, columns=columns, persons=microdata.persons is not None
-        )
-        found = self._doubts(microdata, columns) if doubts else (UNSEARCHED,)
-        link = microdata.hid if microdata.persons is not None else None
-        homes = microdata.households.columns
-        dropped = [f"{n} (re-issued)" if n == link else n for n in homes if n not in columns]
-        return RecordPlan(
-            origin=PlanOrigin(self, microdata),
-            specification=promise,
-            doubts=tuple(found),
-            dropped=tuple(dropped),
-            mechanism=self,
-            data=microdata,
-            persons=tuple(microdata.person_variables),
-        )
-
     @property
-    def _left_out(self) -> Collection[str]:
-        """Return columns that are used and not released."""
-        return ()
+    def _crossed(self) -> tuple[str, ...]:
+        """Return what is counted exactly together; a level of the geography may be among what must be equal."""
+        return tuple(dict.fromkeys((*self.match, *self.swap)))
 
-    def _doubts(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
+    def _roles(self, data: Microdata) -> Roles:
+        there, where = [*data.households.columns, *data.person_variables], data.household_source
+        used = [name for name in self.swap_law.used if name not in there]
+        if used:
+            raise DataError([missing_column(name, there, where=where, role="setting") for name in used])
+        self.swap_law.check(data)
+        columns = tuple(name for name in data.variables if name not in self.swap_law.left_out)
+        link = data.hid if data.persons is not None else None
+        dropped = [f"{n} (re-issued)" if n == link else n for n in data.households.columns if n not in columns]
+        hold = tuple(name for name in columns if name not in self.swap)
+        return Roles(hold=hold, dropped=tuple(dropped), columns=columns)
+
+    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> PairPlan:
+        persons = data.persons is not None
+        return PairPlan(
+            specification=self.specification(name=data.name, stage=data.stage, columns=roles.columns, persons=persons),
+            hold=roles.hold,
+            dropped=roles.dropped,
+            swap=encode(data.households, list(self.swap)),
+            coded=encode(data.households, list(dict.fromkeys(self.match))),
+            origin=origin,
+            perturbed=self.swap_law.resampled,
+        )
+
+    def _doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)
-        held = [name for name in columns if name not in self.swapped]
-        yield from identifier_doubts(data, held, swap=self.swapped, unit=self.unit)
-        yield from self._telling(data, columns)
-        if why := self.stuck(data):
+        yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
+        yield from self._telling(data, plan.specification.domain.columns)
+        if why := self.swap_law.stuck(data):
             yield nothing_moves(why)
             return
+        breaks = self.swap_law.breaks
         yield nothing_promised(
-            f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
+            f"nothing is promised: {breaks[:1].lower()}{breaks[1:-1]}",
             remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
         )
 
@@ -278,49 +300,21 @@ class RecordSwap(Mechanism):
         known = {*columns, *data.person_variables}
         for each in found:
             if each.kind in _TELLING and {*each.about.split("+")} <= known:
-                yield replace(each, remedy=self._advised(each.remedy))
+                yield replace(each, remedy=self.swap_law.advised(each.remedy))
 
-    def _advised(self, remedy: str) -> str:
-        """Return the advice to leave a column out of a permutation swap for a method that has no hold."""
-        return remedy.replace(KEEP, "let [[prepare]] drop")
+    # ---- the draw
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
-        """Swap once; rows come out in an order that does not depend on the input."""
-        from stirred.mechanisms.records.kernels.order import release_order
+    def _before(self, data: Microdata, plan: PairPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
+        return self.swap_law.changed(data, RandomChoices(entropy.child("changes"))), plan.swap
 
-        del progress
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        partner, unswapped = self.pairs(microdata, RandomChoices(entropy.child("pairs")))
-        given = self.changed(microdata, RandomChoices(entropy.child("changes")))
-        swap = encode(microdata.households, list(self.swapped))
-        swapped = swap.codes[partner]
-        order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count)
-        held = [n for n in plan.specification.domain.columns if n not in self.swapped]
-        file = SwappedFile.of(given, held, swap=swap, swapped=swapped, order=order)
-        return Release(
-            public=Frames(file.tables, convert=like(data)),
-            specification=promised,
-            internal={"file": file, "partner": partner, "unswapped": unswapped, "log": _exchanged(partner, unswapped)},
-        )
+    def _exchange(self, plan: Any, swapped: Values, entropy: Entropy, progress: Progress | None) -> Mapping[str, Any]:
+        partner, unswapped = self.swap_law.pairs(plan.origin.data, RandomChoices(entropy.child("pairs")))
+        swapped[:] = plan.swap.codes[partner]
+        exchanged = int((partner != np.arange(partner.size)).sum())
+        log = {"exchanged": exchanged, "without_partner": len(unswapped)}
+        return {"partner": partner, "unswapped": unswapped, "log": log}
 
     # ---- files and pages
-
-    def files(self, data: Microdata, plan: Any) -> list[PublicFile]:
-        """Return the records, and the persons in them."""
-        return record_files(data, plan.releases, self.swapped)
-
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns that each file may have."""
-        homes = {*fixed, *self._resampled} & {*released["households"]}
-        return allowed_records(released, homes, self.swapped)
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
         """Keep inside who was swapped with whom, by row and identifier, and who found no partner."""
@@ -336,43 +330,24 @@ class RecordSwap(Mechanism):
         lone = rows.drop("partner")[release.internal["unswapped"]]
         write_frame(lone, written.internal / "unswapped.parquet", note=dict(note))
 
-    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-        """Check that pairs are disjoint and agree where they must, and that the fixed tables are those of the input."""
-        partner, rows = release.internal["partner"], np.arange(data.households.height)
-        if not np.array_equal(partner[partner], rows):
+    def _own_checks(self, plan: PairPlan, release: Release) -> list[Check]:
+        """Check that pairs are disjoint and agree where they must."""
+        partner = release.internal["partner"]
+        if not np.array_equal(partner[partner], np.arange(partner.size)):
             raise failed("the pairs are not disjoint")
-        both = data.households.select(self.matched) if self.matched else None
-        if both is not None and not both.equals(both[partner], null_equal=True):
+        if not np.array_equal(plan.coded.codes, plan.coded.codes[partner]):
             raise failed("a pair does not agree on what must be equal")
-        file = pl.concat(list(release.public.parts(RECORDS)))
-        checks = []
-        held = [n for n in plan.releases["households"] if n not in (*self.swapped, *self._resampled)]
-        for names in ([*self._crossed], held):
-            one, other = (f.group_by(names or pl.lit(0)).len("__len") for f in (data.households, file))
-            if not one.sort(one.columns).equals(other.sort(other.columns), null_equal=True):
-                raise failed(f"the table of {', '.join(names)} differs from the input")
-            checks.append(Check(what=f"table of {', '.join(names)}", cells=one.height))
         # How many were swapped is not fixed by what is published, and checks stand in the public report.
-        return [*checks, Check(what="pairs are disjoint", cells=rows.size, result="as it must be")]
-
-    @property
-    def _crossed(self) -> tuple[str, ...]:
-        """Return what is counted exactly together; a level of the geography may be among what must be equal."""
-        return tuple(dict.fromkeys((*self.matched, *self.swapped)))
-
-    @property
-    def _resampled(self) -> Collection[str]:
-        """Return columns that are changed besides."""
-        return ()
+        return [Check(what="pairs are disjoint", cells=partner.size, result="as it must be")]
 
     @property
     def in_three(self) -> tuple[str, str, str]:
         """Return in three sentences what is promised and what is not."""
-        kept = " x ".join(self._crossed)
+        kept, breaks = " x ".join(self._crossed), self.swap_law.breaks
         return (
             f"Exact are the counts by {kept}, and everything that does not contain "
-            f"{', '.join((*self.swapped, *self._resampled))}.",
-            f"Nothing is promised beyond that, the loss is infinite: {self.breaks[:1].lower()}{self.breaks[1:]}",
+            f"{', '.join((*self.swap, *self.outside))}.",
+            f"Nothing is promised beyond that, the loss is infinite: {breaks[:1].lower()}{breaks[1:]}",
             "What protects is that nobody knows who was swapped; that is not a bound, nor is secrecy of the rate: an "
             "interval without a prior gains nothing, and with many strata the rate shows.",
         )
@@ -392,40 +367,21 @@ class RecordSwap(Mechanism):
         share = percent(Fraction(found["exchanged"], max(records, 1)), digits=3)
         words = (
             f"{found['exchanged']:,} of {records:,} records ({share}) were exchanged, in {found['exchanged'] // 2:,} "
-            f"pairs: {self.how_many}. {found['without_partner']:,} that should have been found no partner."
+            f"pairs: {self.swap_law.how_many}. {found['without_partner']:,} that should have been found no partner."
         )
         return [Section(title="How many were exchanged", blocks=(words,))]
 
-    @property
-    def areas(self) -> tuple[str, ...]:
-        """Return the columns that are exchanged."""
-        return self.swapped
-
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        """Return the columns by which released records are grouped."""
-        return self.swapped
-
     # ---- audits
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small files, as pairs (held, swapped)."""
-        return [tables_with_margins(hold, swap) for hold, swap in (("ab", "xy"), ("abc", "xyz"), ("aab", "xyy"))]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return that nothing is promised."""
-        return self.specification(name="small", stage="as-given", columns=("held", *self.swapped))
+        return self.specification(name="small", stage="as-given", columns=("held", *self.swap))
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Say what cannot be checked: the promise is none."""
         if not bundle.specification.budget.realised.is_infinite:
             found.bad("it promises something, and swaps of disjoint pairs do not", where="public/specification.json")
         found.unchecked.append("which records were swapped: that is confidential, and nothing is promised of it")
-
-
-def _exchanged(partner: Rows, unswapped: Sequence[int]) -> dict[str, int]:
-    """Return for the log how many records have a partner, and how many should have had one."""
-    return {"exchanged": int((partner != np.arange(partner.size)).sum()), "without_partner": len(unswapped)}
 
 
 def apart(alike: Rows, area: Rows) -> bool:

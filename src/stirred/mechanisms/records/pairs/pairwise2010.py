@@ -8,7 +8,7 @@ block, step 3 exchanges county, tract, block group and block together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -20,15 +20,12 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.codes import encode
-from stirred.data.given import as_microdata
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_file, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, Rows, law_of
-from stirred.mechanisms.records.pairs.engine import RecordSwap, apart
-from stirred.mechanisms.records.pairs.obscurity import Prior, prior_of
-from stirred.spec.exact import Exact
+from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 
@@ -89,14 +86,47 @@ class PairwiseSettings(Settings):
         default=None, description="What an attacker believes about the rate, for what its secrecy would add."
     )
 
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return what pairs agree on."""
+        return (self.state, self.adults, self.minors, self.tenure)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairwiseSwap(RecordSwap):
+    @property
+    def synthetic_columns(self) -> list[Synthetic]:
+        """Return the columns that are drawn for records that are not occupied households."""
+        return [*map(Synthetic.of, self.synthetic)]
+
+    def law(self) -> PairwiseLaw:
+        """Return the law; refuse settings that contradict each other."""
+        for name in ("unique_race", "cap", "block_imputation_limit"):
+            if (given := getattr(self, name)) is not None:
+                probability(given, where=name)
+        whole = all(str(size).isdecimal() for size in self.by_block_size)
+        steps = {size: probability(p, where="by_block_size") for size, p in self.by_block_size.items()}
+        falling = [steps[size] for size in sorted(steps, key=int)] if whole else []
+        drawn = [each.column for each in self.synthetic_columns]
+        for where, wrong, what, remedy in (
+            ("unique_in", self.unique_in not in self.geography, f"'{self.unique_in}' is not a level of the geography",
+             f"write one of {listed(self.geography)}"),
+            ("by_block_size", falling != sorted(falling, reverse=True),
+             "probabilities rise with the size of the block", "larger blocks have smaller ones"),
+            ("priority", sorted(self.priority) != sorted({*self.priority}),
+             "a priority stands twice", f"write each of {listed(PRIORITIES)} once at most"),
+            ("imputed", self.block_imputation_limit is not None and self.imputed is None,
+             "a limit of imputation needs the flag", "name the column with imputed"),
+            ("by_block_size", not whole, "sizes of blocks are not all whole numbers", "write such as { 5 = '1/10' }"),
+            ("synthetic", len({*drawn}) < len(drawn) or bool({*drawn} & {*self.matched, *self.geography}),
+             "a synthetic column stands twice, or is one that is matched or exchanged", "name another column"),
+        ):  # fmt: skip
+            if wrong:
+                raise bad_plan(what, where=where, remedy=remedy)
+        return PairwiseLaw(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseLaw(PairLaw):
     """Select by risk, pair with a matching household elsewhere in the state, exchange the whole location."""
 
-    name: ClassVar[str] = "pairwise-swap-2010"
-    title: ClassVar[str] = "pairwise swapping as in 2010"
-    settings_model: ClassVar[type[Settings]] = PairwiseSettings
     breaks: ClassVar[str] = (
         "Pairs are disjoint, and who is selected depends on the other records of its block: some files cannot become "
         "others."
@@ -106,128 +136,73 @@ class PairwiseSwap(RecordSwap):
         "comes out of {(u, A), (v, B), (w, C)}, and comes out of itself"
     )
 
-    state: str
-    geography: Sequence[str]
-    adults: str
-    minors: str
-    tenure: str
-    unique_on: Sequence[str]
-    unique_in: str
-    by_block_size: Mapping[str, Any]
-    race: str
-    unique_race: Any
-    cap: Any
-    imputed: str | None = None
-    block_imputation_limit: Any = None
-    occupied: str | None = None
-    priority: Sequence[Priority] = PRIORITIES
-    synthetic: Sequence[Any] = ()
-    rate_prior: Mapping[str, Any] | None = None
-    unit: str = "household"
-    settings_from: str | None = None
-
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "geography", tuple(self.geography))
-        for name in ("unique_race", "cap", "block_imputation_limit"):
-            given = getattr(self, name)
-            put(self, name, None if given is None else probability(given, where=name))
-        whole = all(str(size).isdecimal() for size in self.by_block_size)
-        steps = {size: probability(p, where="by_block_size") for size, p in self.by_block_size.items()}
-        falling = [steps[size] for size in sorted(steps, key=int)] if whole else []
-        put(self, "synthetic", tuple(map(Synthetic.of, self.synthetic)))
-        drawn = [each.column for each in self.synthetic]
-        for where, wrong, what, remedy in (
-            ("unique_in", self.unique_in not in self.geography, f"'{self.unique_in}' is not a level of the geography",
-             f"write one of {listed(self.geography)}"),
-            ("by_block_size", falling != sorted(falling, reverse=True),
-             "probabilities rise with the size of the block", "larger blocks have smaller ones"),
-            ("priority", sorted(self.priority) != sorted({*self.priority}) or not {*self.priority} <= {*PRIORITIES},
-             "a priority stands twice or is not known", f"write each of {listed(PRIORITIES)} once at most"),
-            ("imputed", self.block_imputation_limit is not None and self.imputed is None,
-             "a limit of imputation needs the flag", "name the column with imputed"),
-            ("by_block_size", not whole, "sizes of blocks are not all whole numbers", "write such as { 5 = '1/10' }"),
-            ("synthetic", len({*drawn}) < len(drawn) or bool({*drawn} & {*self.matched, *self.geography}),
-             "a synthetic column stands twice, or is one that is matched or exchanged", "name another column"),
-        ):  # fmt: skip
-            if wrong:
-                raise bad_plan(what, where=where, remedy=remedy)
+    settings: PairwiseSettings
 
     @property
     def swapped(self) -> tuple[str, ...]:
-        """Return the whole location below the state."""
-        return tuple(self.geography)
+        return tuple(self.settings.geography)
 
     @property
     def matched(self) -> tuple[str, ...]:
-        """Return what pairs agree on."""
-        return (self.state, self.adults, self.minors, self.tenure)
+        return self.settings.matched
 
     @property
-    def nominal_rate(self) -> Fraction:
-        """Return the cap of the swap rate."""
-        return Fraction(self.cap)
+    def rate(self) -> Fraction:
+        return probability(self.settings.cap, where="cap")
 
     @property
     def how_many(self) -> str:
-        """Say how many at most."""
-        return f"at most {float(self.nominal_rate):.2%} of a state"
+        return f"at most {float(self.rate):.2%} of a state"
 
-    def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the cap."""
+    @property
+    def rate_in_words(self) -> str:
         return self.how_many
 
     @property
-    def prior(self) -> Prior | None:
-        """Return what an attacker believes about the rate."""
-        return None if self.rate_prior is None else prior_of(self.rate_prior)
-
-    @property
     def used(self) -> Sequence[str]:
-        """Return all columns of the settings."""
-        flags = [name for name in (self.imputed, self.occupied) if name is not None]
-        return [*self.matched, *self.geography, *self.unique_on, self.race, *flags, *self._resampled]
+        flags = [name for name in (self.settings.imputed, self.settings.occupied) if name is not None]
+        return [*self.matched, *self.swapped, *self.settings.unique_on, self.settings.race, *flags, *self.resampled]
 
     @property
-    def _resampled(self) -> Collection[str]:
-        return [each.column for each in self.synthetic]
+    def resampled(self) -> tuple[str, ...]:
+        return tuple(each.column for each in self.settings.synthetic_columns)
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         return (
-            f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.geography)} with one "
-            f"of the same {', '.join(self.matched)} in another block, {self.how_many}."
+            f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.swapped)} with "
+            f"one of the same {', '.join(self.matched)} in another block, {self.how_many}."
         )
 
-    def check(self, data: Any) -> None:
-        """Raise all problems of the columns: what cannot be read, or not be drawn."""
-        RecordSwap.check(self, data)
-        microdata = as_microdata(data)
-        self._occupied(microdata)
-        self._imputed_share(microdata)
-        for each in self.synthetic:
-            each.check(microdata)
+    def check(self, data: Microdata) -> None:
+        self._occupied(data)
+        self._imputed_share(data)
+        for each in self.settings.synthetic_columns:
+            each.check(data)
 
     # ---- step 1: selection
 
     def selection(self, data: Microdata) -> list[Fraction]:
         """Return the probability of selection of each household."""
-        block, occupied = self._area(data, len(self.geography)), self._occupied(data)
+        block, occupied = self._area(data, len(self.settings.geography)), self._occupied(data)
         sizes = np.bincount(block[occupied], minlength=block.size)[block]  # of occupied households, as all that follows
-        steps = sorted((int(size), Fraction(p)) for size, p in self.by_block_size.items())
+        steps = sorted(
+            (int(size), probability(p, where="by_block_size")) for size, p in self.settings.by_block_size.items()
+        )
         by_size = {int(n): next((p for size, p in steps if n <= size), Fraction(0)) for n in np.unique(sizes)}
         race, unique = self._unique_race(data, block, occupied, sizes), self._unique(data)
         share = self._imputed_share(data)
         in_block = np.bincount(block, weights=share * occupied)[block] / np.maximum(sizes, 1)
-        limit = None if self.block_imputation_limit is None else float(self.block_imputation_limit)
-        closed = np.zeros(block.size, dtype=bool) if limit is None else in_block >= limit
+        closed = np.zeros(block.size, dtype=bool)
+        if (limit := self.settings.block_imputation_limit) is not None:
+            closed = in_block >= float(probability(limit, where="block_imputation_limit"))
+        unique_race = probability(self.settings.unique_race, where="unique_race")
 
         @cache
         def chance(size: int, lone_race: bool, own: float, is_unique: bool, shut: bool) -> Fraction:
             if shut or own >= 1:
                 return Fraction(0)
-            base = max(by_size[size], Fraction(self.unique_race) if lone_race else Fraction(0))
+            base = max(by_size[size], unique_race if lone_race else Fraction(0))
             return Fraction(1) if is_unique else base * (1 - Fraction(own).limit_denominator(10**6))
 
         columns = (sizes, race, share, unique, closed | ~occupied)
@@ -237,32 +212,32 @@ class PairwiseSwap(RecordSwap):
         return encode(data.households, [*dict.fromkeys(names)]).codes.astype(np.int64)
 
     def _area(self, data: Microdata, levels: int) -> Rows:
-        return self._codes(data, [self.state, *self.geography[:levels]])
+        return self._codes(data, [self.settings.state, *self.settings.geography[:levels]])
 
     def _occupied(self, data: Microdata) -> Any:
-        if self.occupied is None:
+        if self.settings.occupied is None:
             return np.ones(data.households.height, dtype=bool)
-        return _flag(data.households[self.occupied])
+        return _flag(data.households[self.settings.occupied])
 
     def _imputed_share(self, data: Microdata) -> Any:
         """Return the share of each household's records that are imputed."""
-        if self.imputed is None:
+        if self.settings.imputed is None:
             return np.zeros(data.households.height)
-        if self.imputed in data.households.columns:
-            return _share(data.households[self.imputed])
+        if self.settings.imputed in data.households.columns:
+            return _share(data.households[self.settings.imputed])
         assert data.persons is not None
-        rows, flags = household_rows(data), _flag(data.persons[self.imputed]).astype(float)
+        rows, flags = household_rows(data), _flag(data.persons[self.settings.imputed]).astype(float)
         return np.bincount(rows, weights=flags, minlength=data.households.height) / np.maximum(
             np.bincount(rows, minlength=data.households.height), 1
         )
 
     def _unique_race(self, data: Microdata, block: Rows, occupied: Any, sizes: Rows) -> Any:
         """Say of each household whether one of its races occurs in no other occupied household of its block."""
-        if self.race in data.households.columns:
-            rows, race = np.arange(data.households.height), data.households[self.race]
+        if self.settings.race in data.households.columns:
+            rows, race = np.arange(data.households.height), data.households[self.settings.race]
         else:
             assert data.persons is not None
-            rows, race = household_rows(data).astype(np.int64), data.persons[self.race]
+            rows, race = household_rows(data).astype(np.int64), data.persons[self.settings.race]
         seen = pl.DataFrame({"row": rows, "block": block[rows], "race": race}).filter(occupied[rows]).unique()
         lone = seen.filter(pl.len().over("block", "race") == 1)["row"].unique().to_numpy()
         found = np.zeros(data.households.height, dtype=bool)
@@ -271,12 +246,12 @@ class PairwiseSwap(RecordSwap):
 
     def _unique(self, data: Microdata) -> Any:
         """Say of each occupied household whether no other one in the area has the same values."""
-        level = self.geography[: self.geography.index(self.unique_in) + 1]
-        names = [*self.unique_on]
+        level = self.settings.geography[: self.settings.geography.index(self.settings.unique_in) + 1]
+        names = [*self.settings.unique_on]
         own = [name for name in names if name in data.households.columns]
         if not names:
             return np.zeros(data.households.height, dtype=bool)
-        frame = data.households.select(*dict.fromkeys((self.state, *level, *own)))
+        frame = data.households.select(*dict.fromkeys((self.settings.state, *level, *own)))
         if data.persons is not None and len(own) < len(names):
             people = data.persons
             rows = household_rows(data)
@@ -294,11 +269,9 @@ class PairwiseSwap(RecordSwap):
     # ---- steps 2 and 3: pairs
 
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
-        """Select, pair by priority and return the partners, and the selected that found none."""
         return self._matching(data).pairs(choices)
 
     def stuck(self, data: Microdata) -> str:
-        """Say why nobody can be swapped."""
         found = self._matching(data)
         own = found.occupied
         if not any(found.chances):
@@ -313,10 +286,10 @@ class PairwiseSwap(RecordSwap):
             chances=self.selection(data),
             occupied=np.flatnonzero(self._occupied(data)),
             alike=self._codes(data, self.matched),
-            state=self._codes(data, [self.state]),
-            areas=[self._area(data, levels) for levels in range(1, len(self.geography) + 1)],
-            cap=Fraction(self.cap),
-            priority=self.priority,
+            state=self._codes(data, [self.settings.state]),
+            areas=[self._area(data, levels) for levels in range(1, len(self.settings.geography) + 1)],
+            cap=self.rate,
+            priority=self.settings.priority,
         )
 
     # ---- group quarters
@@ -325,7 +298,7 @@ class PairwiseSwap(RecordSwap):
         """Return the file in which some values of records that are not occupied households are drawn from their law."""
         homes = data.households
         others = np.flatnonzero(~self._occupied(data))
-        for each in self.synthetic:
+        for each in self.settings.synthetic_columns:
             values = homes[each.column].cast(pl.String).to_list()
             for row in others:
                 if choices.happens(each.share):
@@ -333,22 +306,31 @@ class PairwiseSwap(RecordSwap):
             homes = homes.with_columns(pl.Series(each.column, values).cast(homes[each.column].dtype))
         return replace(data, households=homes, checked=False)
 
-    def law(self, dataset: Any) -> Law:
+    def on_small(self, dataset: Any) -> Law:
         """Return the exact law for records (held, block), all alike on what is matched, selected at half."""
         frame = pl.DataFrame(list(dataset), schema=["held", "block"], orient="row").with_columns(alike=pl.lit(0))
-        own = replace(
-            self, state="alike", geography=["block"], adults="alike", minors="alike", tenure="alike", race="alike",
-            unique_on=(), unique_in="block", by_block_size={"9": "1/2"}, unique_race=0, imputed=None,
-            block_imputation_limit=None, occupied=None, synthetic=(), cap=1,
-        )  # fmt: skip
+        alike = dict.fromkeys(("state", "adults", "minors", "tenure", "race"), "alike")
+        nothing = dict.fromkeys(("imputed", "block_imputation_limit", "occupied"))
+        own = {**alike, **nothing, "geography": ["block"], "unique_on": [], "unique_in": "block", "unique_race": 0}
+        own |= {"by_block_size": {"9": "1/2"}, "synthetic": [], "cap": 1}
         held, block = frame["held"].to_list(), frame["block"].to_list()
-        matching = own._matching(Microdata(households=frame))
+        matching = PairwiseLaw(self.settings.model_copy(update=own))._matching(Microdata(households=frame))
 
         def released(choices: Choices) -> tuple[Any, ...]:
             partner, _ = matching.pairs(choices)
             return tuple(sorted((h, block[partner[n]]) for n, h in enumerate(held)))
 
         return law_of(released)
+
+
+class PairwiseSwap(PairSwap):
+    """Select by risk, pair with a matching household elsewhere in the state, exchange the whole location."""
+
+    name: ClassVar[str] = "pairwise-swap-2010"
+    title: ClassVar[str] = "pairwise swapping as in 2010"
+    settings_model: ClassVar[type[Settings]] = PairwiseSettings
+
+    swap_law: PairwiseLaw
 
 
 def _flag(column: pl.Series) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
@@ -19,9 +19,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_file, bad_plan, number
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, ChoiceTree, ChoiceWeights, Rows, law_of
-from stirred.mechanisms.records.pairs.engine import RecordSwap, apart
-from stirred.mechanisms.records.pairs.obscurity import Prior, prior_of
-from stirred.spec.exact import Exact
+from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
@@ -54,54 +52,18 @@ class TargetedSettings(Settings):
         default=None, description="What an attacker believes about the rate, for what its secrecy would add."
     )
 
+    @property
+    def profiles(self) -> list[list[str]]:
+        """Return the lists of columns on which partners must agree, the first tried first."""
+        alone = [name for name in self.similar if isinstance(name, str)]
+        return [alone] if alone else [[*profile] for profile in self.similar]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetedSwap(RecordSwap):
-    """Swap the geography of households at risk, and of others at a rate, with similar ones elsewhere.
-
-    >>> homes = pl.DataFrame({"area": list("AAABBB"), "hsize": [1, 1, 1, 1, 2, 2], "race": list("xwwwww")})
-    >>> swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
-    >>> from stirred import Entropy
-    >>> released = swap.release(homes, Entropy.from_os(), accept=["nothing-promised"]).public["data"]
-    >>> released.filter(pl.col("race") == "x")["area"].to_list()  # the one at risk has moved
-    ['B']
-    """
-
-    name: ClassVar[str] = "targeted-record-swap"
-    title: ClassVar[str] = "targeted record swapping"
-    settings_model: ClassVar[type[Settings]] = TargetedSettings
-    breaks: ClassVar[str] = (
-        "Who is swapped depends on the other records, and pairs are disjoint: some files can never become others."
-    )
-    witness: ClassVar[str] = (
-        "the files {(A, u), (B, v)} and {(A, v), (B, u)}, both records at risk: each becomes the other with certainty, "
-        "and the output tells which it was; without risks, of three areas with one record each no swap makes a cycle"
-    )
-
-    hierarchy: Sequence[str]
-    similar: Sequence[Any]
-    swaprate: Any = "5%"
-    risk_variables: Sequence[str] = ()
-    k_anonymity: int = 3
-    risk: Sequence[str] = ()
-    risk_threshold: Any = None
-    carry_along: Sequence[str] = ()
-    rate_prior: Mapping[str, Any] | None = None
-    unit: str = "household"
-    settings_from: str | None = None
-
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        for name in ("hierarchy", "risk_variables", "risk", "carry_along"):
-            given = getattr(self, name)
-            put(self, name, (given,) if isinstance(given, str) else tuple(given))
-        similar = [self.similar] if isinstance(self.similar, str) else list(self.similar)
-        profiles = [similar] if all(isinstance(each, str) for each in similar) else similar
-        put(self, "similar", tuple(tuple(each) for each in profiles))
-        put(self, "swaprate", probability(self.swaprate, where="swaprate"))
+    def law(self) -> TargetedLaw:
+        """Return the law; refuse settings that contradict each other."""
+        probability(self.swaprate, where="swaprate")
         for where, wrong, what, remedy in (
             ("hierarchy", not self.hierarchy, "there is no geography to exchange", "name its columns"),
-            ("similar", not all(self.similar), "a profile without columns", "name columns in each profile"),
+            ("similar", not all(self.profiles), "a profile without columns", "name columns in each profile"),
             ("risk", bool(self.risk) and len(self.risk) != len(self.hierarchy),
              "there is not one column of risk for each level", "name as many as in hierarchy"),
             ("risk", bool(self.risk) and bool(self.risk_variables), "risks are given and counted", "leave one out"),
@@ -110,39 +72,51 @@ class TargetedSwap(RecordSwap):
         ):  # fmt: skip
             if wrong:
                 raise bad_plan(what, where=where, remedy=remedy)
+        return TargetedLaw(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetedLaw(PairLaw):
+    """Pair the households at risk, and others until the rate is reached, with similar ones elsewhere."""
+
+    breaks: ClassVar[str] = (
+        "Who is swapped depends on the other records, and pairs are disjoint: some files can never become others."
+    )
+    witness: ClassVar[str] = (
+        "the files {(A, u), (B, v)} and {(A, v), (B, u)}, both records at risk: each becomes the other with certainty, "
+        "and the output tells which it was; without risks, of three areas with one record each no swap makes a cycle"
+    )
+
+    settings: TargetedSettings
 
     @property
     def swapped(self) -> tuple[str, ...]:
-        """Return geography and what is carried along."""
-        return tuple(dict.fromkeys((*self.hierarchy, *self.carry_along)))
+        return tuple(dict.fromkeys((*self.settings.hierarchy, *self.settings.carry_along)))
 
     @property
     def matched(self) -> tuple[str, ...]:
-        """Return what all profiles have in common."""
-        return tuple(name for name in self.similar[0] if all(name in profile for profile in self.similar))
+        profiles = self.settings.profiles
+        return tuple(name for name in profiles[0] if all(name in profile for profile in profiles))
 
     @property
-    def nominal_rate(self) -> Fraction:
-        """Return the swap rate."""
-        return Fraction(self.swaprate)
-
-    @property
-    def prior(self) -> Prior | None:
-        """Return what an attacker believes about the rate."""
-        return None if self.rate_prior is None else prior_of(self.rate_prior)
+    def rate(self) -> Fraction:
+        return probability(self.settings.swaprate, where="swaprate")
 
     @property
     def used(self) -> Sequence[str]:
-        """Return all columns of the settings."""
-        return [*self.swapped, *(n for p in self.similar for n in p), *self.risk_variables, *self.risk]
+        return [
+            *self.swapped,
+            *(n for p in self.settings.profiles for n in p),
+            *self.settings.risk_variables,
+            *self.settings.risk,
+        ]
 
     @property
-    def _left_out(self) -> Collection[str]:
-        return self.risk  # a risk tells who was likely swapped
+    def left_out(self) -> Collection[str]:
+        return self.settings.risk  # a risk tells who was likely swapped
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         return (
             f"Targeted record swapping: {', '.join(self.swapped)} is exchanged with that of a similar household "
             f"elsewhere, for {self.how_many}."
@@ -151,18 +125,18 @@ class TargetedSwap(RecordSwap):
     @property
     def how_many(self) -> str:
         """Say how many are exchanged, as the settings say it: how many are at risk is confidential."""
-        share = f"{percent(self.nominal_rate)} of each {self.hierarchy[-1]}"
-        if not (self.risk or self.risk_variables):
+        share = f"{percent(self.rate)} of each {self.settings.hierarchy[-1]}"
+        if not (self.settings.risk or self.settings.risk_variables):
             return share
-        return "all households at risk" + (f", and others until {share} are exchanged" if self.nominal_rate else "")
+        return "all households at risk" + (f", and others until {share} are exchanged" if self.rate else "")
 
-    def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the swap rate."""
-        return f"swaprate {percent(self.nominal_rate)}"
+    @property
+    def rate_in_words(self) -> str:
+        return f"swaprate {percent(self.rate)}"
 
     def inside_plan(self, data: Microdata) -> str:
         """Say how many are at risk, and how many are exchanged at most. Every swap of an area has one partner."""
-        problem = self._problem(data)
+        problem = self.problem(data)
         at_risk = problem.risky < len(problem.areas)
         finest = problem.areas[-1]
         sizes, risky = np.bincount(finest), np.bincount(finest[at_risk], minlength=int(finest.max(initial=0)) + 1)
@@ -175,52 +149,51 @@ class TargetedSwap(RecordSwap):
             "exchanged. This is confidential"
         )
 
-    def _advised(self, remedy: str) -> str:
-        return RecordSwap._advised(self, remedy).replace("swap it too", "carry it along (carry_along)")
+    def advised(self, remedy: str) -> str:
+        return PairLaw.advised(self, remedy).replace("swap it too", "carry it along (carry_along)")
 
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
-        """Return the pairs, and the rows at risk that found no partner."""
-        return swapped_pairs(self._problem(data), choices)
+        return swapped_pairs(self.problem(data), choices)
 
     def stuck(self, data: Microdata) -> str:
-        """Say why nobody can be swapped."""
-        problem = self._problem(data)
-        if not self.nominal_rate and (problem.risky == len(problem.areas)).all():
+        problem = self.problem(data)
+        if not self.rate and (problem.risky == len(problem.areas)).all():
             return "the swap rate is 0 and no household is at risk"
         if not any(apart(profile, problem.areas[-1]) for profile in problem.profiles):
             return "no two similar households are in different areas"
         return ""
 
-    def _problem(self, data: Microdata) -> TargetedFile:
+    def problem(self, data: Microdata) -> TargetedFile:
+        """Return the file as codes."""
         homes = data.households
-        levels = range(1, len(self.hierarchy) + 1)
-        areas = [encode(homes, list(self.hierarchy[:level])).codes.astype(np.int64) for level in levels]
-        profiles = [encode(homes, list(profile)).codes.astype(np.int64) for profile in self.similar]
+        levels = range(1, len(self.settings.hierarchy) + 1)
+        areas = [encode(homes, list(self.settings.hierarchy[:level])).codes.astype(np.int64) for level in levels]
+        profiles = [encode(homes, list(profile)).codes.astype(np.int64) for profile in self.settings.profiles]
         weights, at_risk = zip(*(self._risk(data, area, level) for level, area in enumerate(areas)), strict=True)
         risky = np.full(homes.height, len(areas), dtype=np.int64)
         for level in reversed(range(len(areas))):
             risky[at_risk[level]] = level
-        return TargetedFile(areas=areas, weights=weights, risky=risky, profiles=profiles, rate=self.nominal_rate)
+        return TargetedFile(areas=areas, weights=weights, risky=risky, profiles=profiles, rate=self.rate)
 
     def _risk(self, data: Microdata, area: Rows, level: int) -> tuple[ChoiceWeights, Any]:
         """Return the risk of every household at a level, and whether it is at risk there."""
         size = data.households.height
-        if self.risk:
-            given = self._given(data, self.risk[level])
-            limit = fraction(self.risk_threshold, where="risk_threshold") * _MILLION
+        if self.settings.risk:
+            given = self._given(data, self.settings.risk[level])
+            limit = fraction(self.settings.risk_threshold or 0, where="risk_threshold") * _MILLION
             return ChoiceWeights.of(given), given > int(limit)
-        if not self.risk_variables:
+        if not self.settings.risk_variables:
             return ChoiceWeights.inverse(np.ones(size, dtype=np.int64)), np.zeros(size, dtype=bool)
         rows, values = self._counted(data)
         own = encode(values.with_columns(pl.Series("__area", area[rows])), [*values.columns, "__area"])
         counts = np.bincount(own.codes, minlength=own.count)[own.codes]
         fewest = np.full(size, data.households.height + len(rows), dtype=np.int64)
         np.minimum.at(fewest, rows, counts)
-        return ChoiceWeights.inverse(fewest), fewest < self.k_anonymity
+        return ChoiceWeights.inverse(fewest), fewest < self.settings.k_anonymity
 
     def _counted(self, data: Microdata) -> tuple[Rows, pl.DataFrame]:
         """Return whom risks count, by the row of its household, with the variables: persons, or records without any."""
-        names = list(self.risk_variables)
+        names = list(self.settings.risk_variables)
         homes = [name for name in names if name in data.households.columns]
         if data.persons is None:
             return np.arange(data.households.height), data.households.select(names)
@@ -242,18 +215,13 @@ class TargetedSwap(RecordSwap):
         np.maximum.at(most, household_rows(data).astype(np.int64), whole)
         return most
 
-    def law(self, dataset: Any) -> Law:
+    def on_small(self, dataset: Any) -> Law:
         """Return the exact law for records (held, area), all similar; where risks are counted, by the held value."""
         frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
-        counted = ("held",) if self.risk_variables else ()
-        own = TargetedSwap(
-            hierarchy=["area"],
-            similar=["alike"],
-            swaprate=self.swaprate,
-            risk_variables=counted,
-            k_anonymity=self.k_anonymity,
-        )
-        problem = own._problem(Microdata(households=frame))
+        counted = ["held"] if self.settings.risk_variables else []
+        own = {"hierarchy": ["area"], "similar": ["alike"], "risk_variables": counted, "risk": []}
+        law = TargetedLaw(self.settings.model_copy(update=own))
+        problem = law.problem(Microdata(households=frame))
         held, area = frame["held"].to_list(), frame["area"].to_list()
 
         def released(choices: Choices) -> tuple[Any, ...]:
@@ -261,6 +229,24 @@ class TargetedSwap(RecordSwap):
             return tuple(sorted((h, area[partner[n]]) for n, h in enumerate(held)))
 
         return law_of(released)
+
+
+class TargetedSwap(PairSwap):
+    """Swap the geography of households at risk, and of others at a rate, with similar ones elsewhere.
+
+    >>> homes = pl.DataFrame({"area": list("AAABBB"), "hsize": [1, 1, 1, 1, 2, 2], "race": list("xwwwww")})
+    >>> swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    >>> from stirred import Entropy
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["nothing-promised"]).public["data"]
+    >>> released.filter(pl.col("race") == "x")["area"].to_list()  # the one at risk has moved
+    ['B']
+    """
+
+    name: ClassVar[str] = "targeted-record-swap"
+    title: ClassVar[str] = "targeted record swapping"
+    settings_model: ClassVar[type[Settings]] = TargetedSettings
+
+    swap_law: TargetedLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import permutations, product
 from typing import Any, ClassVar, Final, Self
 
@@ -15,18 +14,18 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.codebook import Codebook
-from stirred.data.codes import Coded, Codes, encode
+from stirred.data.codes import Codes, encode
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
-from stirred.data.problems import DataError, bad_plan, counted, listed, number
-from stirred.mechanisms.protocol import Mechanism, Rate, Settings
+from stirred.data.problems import bad_plan, counted, listed, number
+from stirred.mechanisms.protocol import Rate, Settings
 from stirred.mechanisms.records.doubts import no_bound, nothing_moves
 from stirred.mechanisms.records.engine import RatedSwap, Swap
 from stirred.mechanisms.records.kernels import addressing
-from stirred.mechanisms.records.law import PAPER
+from stirred.mechanisms.records.law import PAPER, Policy, SwapStep
 from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, psa_law, sharp_policy
-from stirred.mechanisms.records.plan import FurtherPromise, SwapOrigin, SwapPlan, SwapUniverse
-from stirred.mechanisms.records.roles import OtherRates, Roles, SwapRate, SwapSettings
+from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
+from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
 from stirred.mechanisms.records.steps.chains import (
     chained,
     law_by_match,
@@ -35,7 +34,6 @@ from stirred.mechanisms.records.steps.chains import (
     response_epsilon,
 )
 from stirred.mechanisms.records.strata import Strata
-from stirred.mechanisms.records.swapped_file import held_parts
 from stirred.randomness.bernoulli import bernoulli_array
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import integers_below
@@ -45,7 +43,6 @@ from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
-from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem
 from stirred.spec.reliance import Unpublished
@@ -84,8 +81,10 @@ class ResponseSettings(SwapSettings):
 
     def law(self) -> PermutationLaw:
         """Return the law of the swap; refuse a response that would change nothing, or who exchanges with whom."""
-        probability(self.change, where="change")
-        declared_texts(self.values, where="values")
+        if not self.values:
+            remedy = f"add values, such as {self.mark('values', 'example')}"
+            raise bad_plan("is needed", where="values", remedy=remedy)
+        self.steps()
         found = law_by_match(self, member="response")
         if self.respond in self.match:
             raise bad_plan(
@@ -102,6 +101,12 @@ class ResponseSettings(SwapSettings):
             )
         return found
 
+    def steps(self) -> tuple[Response]:
+        """Return the response; refuse values with which nothing can be perturbed."""
+        change = probability(self.change, where="change")
+        values = declared_texts(self.values, where="values")
+        return (Response(respond=self.respond, values=values, change=change, on_swap=self.respond in self.swap),)
+
 
 THEOREM: Final = (
     "R14, randomised response before a swap (docs/theory/swapping-family.md)",
@@ -114,6 +119,131 @@ RESPONSE_COLUMNS: Final = {
     "change": "stratum_response_change",
     "values": "stratum_response_values",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response(SwapStep):
+    """A randomised response on one variable before the swap: another of the declared values with ``change`` (R14).
+
+    ``on_swap`` says whether the variable is one of those that are swapped.
+    """
+
+    respond: str
+    values: tuple[str, ...]
+    change: Fraction
+    on_swap: bool
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Return the variable of the response."""
+        return (self.respond,)
+
+    @property
+    def loss(self) -> Exact:
+        """Return the loss of the response alone, per record."""
+        return response_epsilon(self.change, values=len(self.values))
+
+    @property
+    def setting_in_words(self) -> str:
+        """Return how often the response changes a value."""
+        return f", {self.respond} changed at {self.change}"
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Return the settings of the response."""
+        settings = {
+            "response": self.respond,
+            "on": "swap" if self.on_swap else "hold",
+            "change": str(self.change),
+            "values": json.dumps([*self.values], ensure_ascii=False),
+        }
+        return {RESPONSE_COLUMNS[name]: text for name, text in settings.items()}
+
+    @property
+    def columns_in_words(self) -> str:
+        """Say what strata.parquet has of it."""
+        return f"the response on {self.respond}, its values and how often it changes"
+
+    @property
+    def done_in_words(self) -> tuple[str, ...]:
+        """Say what the response did."""
+        return (
+            f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
+            f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
+        )
+
+    def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
+        """Yield that the variable is not released, values that are not declared, and ones that it cannot hold."""
+        if self.respond not in released:
+            of_persons = " of persons" if self.respond in data.person_variables else ""
+            what = f'"{self.respond}"{of_persons} is no released column of households'
+            yield Problem(what=what, where="respond", remedy=f"name one of {', '.join(released)}")
+            return
+        yield from undeclared(data.households[self.respond], self.values, source=data.household_source)
+
+    def policy(self, policy: Policy, strata: Strata) -> Policy:
+        """Return the budget; ``strata`` are those of the file without the perturbed variable."""
+        value = perturbed_before(policy.realised, self.loss, rest=policy.realised).one
+        response = f"the response on {self.respond}, {len(self.values)} values changed with probability {self.change}"
+        formula = f"the loss of {response}, and that of the swap of what is left without {self.respond}, {policy}"
+        if not strata.live.any():
+            formula = f"the loss of {response}; nothing else on its side has two values in a stratum"
+        return Derived(formula=formula, value=value, varies=True)
+
+    def promised(self, specification: Specification, *, unit: str) -> Specification:
+        """Return the promise relative to what is left without the perturbed variable."""
+        unpublished = Unpublished(figure=Margin(of=unit, variables=(self.respond,)))
+        conditions = (
+            f"the declared values of {self.respond} ({', '.join(self.values)}) and the probability of a "
+            "change were fixed beforehand; only files with these values are compared",
+            unpublished.words,
+        )
+        return replace(
+            specification,
+            assumptions=(*specification.assumptions, *conditions),
+            relies_on=(*specification.relies_on, unpublished),
+            theorem=THEOREM,
+        )
+
+    def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
+        """Return the plan with what the response changes, and the promise between closer files."""
+        besides = f"the response changes each {self.respond} with probability {percent(float(self.change))} besides"
+        return replace(plan, further=(self._relative_to_both(swap, plan),), moved_by=f", by the swap; {besides}")
+
+    def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
+        """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
+        policy = sharp_policy(plan.strata)
+        rest = sharp_policy(plan.exposed).realised if plan.exposed.live.any() else None
+        value = perturbed_before(policy.realised, self.loss, rest=rest).both
+        formula = (
+            f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
+            f"{self.respond} have two values, the latter"
+        )
+        promised = replace(swap.promised_by_law(plan.universe), theorem=THEOREM)
+        condition = (
+            f"the counts of {self.respond} are what the compared files agree on; the release neither keeps nor "
+            "publishes them"
+        )
+        return FurtherPromise.between_closer(
+            promised,
+            promised.multiverse,
+            Derived(formula=formula, value=value, varies=True),
+            name="swap_flavor_epsilon",
+            agreed=f"all counts of {self.respond} that a plain swap would publish",
+            condition=condition,
+        )
+
+    def before(self, data: Microdata, entropy: Entropy) -> Microdata:
+        """Return the file with the answers in place of the values."""
+        column = data.households[self.respond]
+        answered = respond(
+            declared_codes(column, self.values),
+            values=len(self.values),
+            change=self.change,
+            entropy=entropy.child("response"),
+        )
+        perturbed = data.households.with_columns(declared_column(column, self.values, answered))
+        return replace(data, households=perturbed, checked=False)
 
 
 class ResponseSwap(Swap):
@@ -141,6 +271,7 @@ class ResponseSwap(Swap):
     title: ClassVar[str] = "response swapping"
     settings_model: ClassVar[type[SwapSettings]] = ResponseSettings
     stratum_law: ClassVar[str] = "response"
+    perturbed_by: ClassVar[str] = "the response"
     uncorrected: ClassVar[tuple[str, str] | None] = (
         "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
         "use the table as published; strata.parquet has the law of the response",
@@ -150,39 +281,13 @@ class ResponseSwap(Swap):
         "give both and see the loss with `stirred plan`",
     )
 
-    on = Mechanism.on  # on this machine alone
-    exchange: ClassVar[None] = None
-
     settings: ResponseSettings
     swap_law: PermutationLaw
-
-    @property
-    def respond(self) -> str:
-        """Return the variable that gets the response."""
-        return self.settings.respond
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """Return its declared values, as files write them."""
-        return declared_texts(self.settings.values, where="values")
-
-    @property
-    def change(self) -> Fraction:
-        """Return the probability of another value."""
-        return probability(self.settings.change, where="change")
-
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity, self.respond, self.values, self.change)
-
-    @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        """Return the mechanism, which needs declared values: those of the settings, or of a codebook."""
-        assert isinstance(settings, ResponseSettings)
-        if not settings.values:
-            remedy = f"add values, such as {settings.mark('values', 'example')}"
-            raise bad_plan("is needed", where="values", remedy=remedy)
-        return super().of_settings(settings, **others)
+    steps: tuple[Response]
+    respond: str
+    values: tuple[str, ...]
+    change: Fraction
+    on_swap: bool
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -198,11 +303,6 @@ class ResponseSwap(Swap):
         return [self.respond] if same else []
 
     @property
-    def on_swap(self) -> bool:
-        """Say whether the perturbed variable is one of those that are swapped."""
-        return self.respond in self.swap
-
-    @property
     def in_words(self) -> str:
         """Return in one sentence what was done."""
         return (
@@ -211,146 +311,14 @@ class ResponseSwap(Swap):
             f"{self.at_rate}; everything else is held."
         )
 
-    @property
-    def response_loss(self) -> Exact:
-        """Return the loss of the response alone, per record."""
-        return response_epsilon(self.change, values=len(self.values))
-
-    def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the rate of the swap, and how often the response changes a value."""
-        rate = RatedSwap.setting_in_words(self, epsilon)  # type: ignore[arg-type]
-        return f"{rate}, {self.respond} changed at {self.change}"
-
-    def _policy(self, strata: Strata) -> Derived:
-        """Return the budget; ``strata`` are those of the file without the perturbed variable."""
-        policy = sharp_policy(strata)
-        value = perturbed_before(policy.realised, self.response_loss, rest=policy.realised).one
-        response = f"the response on {self.respond}, {len(self.values)} values changed with probability {self.change}"
-        if not strata.live.any():
-            formula = f"the loss of {response}; nothing else on its side has two values in a stratum"
-            return Derived(formula=formula, value=value, varies=True)
-        formula = f"the loss of {response}, and that of the swap of what is left without {self.respond}, {policy}"
-        return Derived(formula=formula, value=value, varies=True)
+    setting_in_words = RatedSwap.setting_in_words
 
     def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
         """Return the loss if one rate applied to all strata, for several; nothing where it depends on no rate."""
-        assert plan.exposed is not None
         if not plan.exposed.live.any():
             return []
         found = self.swap_law.losses(plan.exposed, plan.swap, rates)
-        return [(rate, self.response_loss + loss) for rate, loss in found]
-
-    @property
-    def law_columns(self) -> dict[str, str]:
-        """Return the settings of the response."""
-        settings = {
-            "response": self.respond,
-            "on": "swap" if self.on_swap else "hold",
-            "change": str(self.change),
-            "values": json.dumps([*self.values], ensure_ascii=False),
-        }
-        return {RESPONSE_COLUMNS[name]: text for name, text in settings.items()}
-
-    @property
-    def strata_in_words(self) -> str:
-        """Say what strata.parquet has."""
-        own = f"the response on {self.respond}, its values and how often it changes"
-        return f"{super().strata_in_words}; {own}"
-
-    @property
-    def outside(self) -> tuple[str, ...]:
-        """Return the variable of the response."""
-        return (self.respond,)
-
-    @property
-    def before_in_words(self) -> list[str]:
-        """Say what the response did."""
-        return [
-            f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
-            f"by another of its {len(self.values)} declared values, each equally likely, before the swap."
-        ]
-
-    def specification(self, universe: SwapUniverse) -> Specification:
-        """Return the promise in one universe, relative to what is left without the perturbed variable."""
-        promised = super().specification(universe)
-        # A single record can change its value alone: the nearest files are 1 apart, not 2.
-        multiverse = Multiverse(invariants=self._margins_left(universe))
-        unpublished = Unpublished(figure=Margin(of=self.unit, variables=(self.respond,)))
-        conditions = (
-            f"the declared values of {self.respond} ({', '.join(self.values)}) and the probability of a "
-            "change were fixed beforehand; only files with these values are compared",
-            unpublished.words,
-        )
-        return replace(
-            promised.with_flavor(multiverse=multiverse),
-            assumptions=(*promised.assumptions, *conditions),
-            relies_on=(*promised.relies_on, unpublished),
-            theorem=THEOREM,
-        )
-
-    def _margins_left(self, universe: SwapUniverse) -> tuple[Margin, ...]:
-        """Return both tables of a swap without the perturbed variable; one of only match variables is left out."""
-        left = [
-            replace(margin, variables=tuple(name for name in margin.variables if name != self.respond))
-            for margin in self.margins(universe)
-        ]
-        # The sizes of the strata, all that such a table would say, follow from the other one.
-        return tuple(margin for margin in left if not {*margin.variables} <= {*universe.match})
-
-    def _relative_to_both(self, universe: SwapUniverse, strata: Strata, exposed: Strata) -> FurtherPromise:
-        """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
-        policy = sharp_policy(strata)
-        swap, rest = policy.realised, sharp_policy(exposed).realised
-        value = perturbed_before(swap, self.response_loss, rest=rest if exposed.live.any() else None).both
-        formula = (
-            f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
-            f"{self.respond} have two values, the latter"
-        )
-        promised = replace(super().specification(universe), theorem=THEOREM)
-        condition = (
-            f"the counts of {self.respond} are what the compared files agree on; the release neither keeps nor "
-            "publishes them"
-        )
-        return FurtherPromise.between_closer(
-            promised,
-            promised.multiverse,
-            Derived(formula=formula, value=value, varies=True),
-            name="swap_flavor_epsilon",
-            agreed=f"all counts of {self.respond} that a plain swap would publish",
-            condition=condition,
-        )
-
-    def _roles(self, data: Microdata) -> Roles:
-        roles = super()._roles(data)
-        if self.respond not in (*self.swap, *roles.hold):
-            of_persons = " of persons" if self.respond in data.person_variables else ""
-            what = f'"{self.respond}"{of_persons} is no released column of households'
-            remedy = f"name one of {', '.join([*self.swap, *(n for n in roles.hold if n not in self.match)])}"
-            raise DataError([Problem(what=what, where="respond", remedy=remedy)])
-        problems = [*undeclared(data.households[self.respond], self.values, source=data.household_source)]
-        if problems:
-            raise DataError(problems)
-        return roles
-
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> SwapPlan:
-        others = [name for name in roles.hold if name not in (*self.match, self.respond)]
-        swap = encode(data.households, [name for name in self.swap if name != self.respond])
-        held = held_parts(data, others)
-        find = partial(self.swap_law.strata, data.households, match=self.match)
-        # Not even which strata are live may look at the perturbed variable: under the promise it could be anything.
-        strata = find(swap=None, held=held) if self.on_swap else find(swap=swap, held=None)
-        strata = strata.with_shares(self.swap_law.moved(strata, swap))
-        exposed = find(swap=swap, held=held)
-        plan = self._laid_out(data, roles, origin=origin, strata=strata, swap=swap, policy=self._policy(exposed))
-        return replace(
-            plan,
-            perturbed=self.respond,
-            exposed=exposed,
-            decisive=self.swap_law.decisive(exposed),
-            further=(self._relative_to_both(plan.universe, strata, exposed),),
-            moved_by=f", by the swap; the response changes each {self.respond} with probability "
-            f"{percent(float(self.change))} besides",
-        )
+        return [(rate, self.steps[0].loss + loss) for rate, loss in found]
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
         changed = self.change * len(plan.strata.coded.codes)
@@ -366,18 +334,6 @@ class ResponseSwap(Swap):
                 what=f"nothing can be swapped: the response on {self.respond} is all that protects",
                 remedy="match on fewer or coarser variables",
             )
-
-    def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
-        column = data.households[self.respond]
-        answered = respond(
-            declared_codes(column, self.values),
-            values=len(self.values),
-            change=self.change,
-            entropy=entropy.child("response"),
-        )
-        perturbed = data.households.with_columns(declared_column(column, self.values, answered))
-        # Codes of the perturbed file alone decide the released order: what was in the input leaves no trace in it.
-        return replace(data, households=perturbed, checked=False), encode(perturbed, list(self.swap))
 
     @property
     def _law(self) -> ResponseLaw:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,24 +12,21 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from stirred.data.codes import Coded, count, encode
-from stirred.data.microdata import Microdata
+from stirred.data.codes import Codes, count, encode
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import FINE_COLUMNS, Mechanism, Names, NumberMoved, Progress, Rate, SwapCellLaw
-from stirred.mechanisms.records.engine import RatedSwap, Values
-from stirred.mechanisms.records.kernels.rates import StratumRates
-from stirred.mechanisms.records.law import tables_with_margins
+from stirred.mechanisms.protocol import FINE_COLUMNS, Names, NumberMoved, Progress, Rate, SwapCellLaw
+from stirred.mechanisms.records.engine import RatedSwap
+from stirred.mechanisms.records.kernels.rates import Rates
+from stirred.mechanisms.records.law import SwapStep, tables_with_margins
 from stirred.mechanisms.records.laws.counting import permutation_moved
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.laws.varying import permutation_share
-from stirred.mechanisms.records.plan import FurtherPromise, SwapOrigin, SwapPlan, SwapUniverse
-from stirred.mechanisms.records.roles import OtherRates, Roles, SwapRate, SwapSettings
+from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
+from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
 from stirred.mechanisms.records.steps.chains import chained, law_by_match, stage, staged_epsilon
-from stirred.mechanisms.records.strata import Positions, Shares, Strata
-from stirred.mechanisms.records.swapped_file import Part
+from stirred.mechanisms.records.strata import Positions, Shares
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived
-from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
@@ -59,6 +56,100 @@ class TwoStageSettings(SwapSettings):
             )
         return law_by_match(self, member="two-stage")
 
+    def steps(self) -> tuple[FinerSwap]:
+        """Return the second stage."""
+        return (FinerSwap(match=(*self.match,), fine_match=(*self.fine_match,), fine_rate=_rate(self.fine_rate)),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinerSwap(SwapStep):
+    """Permutation swapping once more, among records that are equal on ``fine_match`` too, at ``fine_rate`` (R13).
+
+    The promise of the first stage stays: this one is post-processing.
+    """
+
+    match: tuple[str, ...]
+    fine_match: tuple[str, ...]
+    fine_rate: Fraction
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return the variables that only this stage matches on."""
+        return self.fine_match
+
+    @property
+    def setting_in_words(self) -> str:
+        """Return the rate."""
+        return f", then {percent(self.fine_rate)}"
+
+    @property
+    def columns_in_words(self) -> str:
+        """Say what strata.parquet has of it."""
+        return "what the second stage matches on, and its rate"
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Return what the second stage matches on, and its rate: the same in all coarse strata."""
+        settings = {"fine_match": json.dumps(list(self.fine_match)), "fine_rate": str(self.fine_rate)}
+        return {FINE_COLUMNS[name]: text for name, text in settings.items()}
+
+    def promised(self, specification: Specification, *, unit: str) -> Specification:
+        """Return the same promise, with the theorem on two stages."""
+        staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
+        return replace(specification, theorem=(staged, *specification.theorem))
+
+    def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
+        """Return the plan with the fine strata, the share that both stages move, and a promise between closer files."""
+        fine = encode(plan.origin.data.households, [*self.match, *self.fine_match])
+        sizes = count(fine.codes, groups=fine.count)
+        coarse = np.zeros(fine.count, dtype=np.int64)
+        coarse[fine.codes] = plan.strata.coded.codes
+        shares = staged_share(
+            plan.strata.records.astype(np.float64),
+            coarse=swap.swap_law.moved(plan.strata, plan.swap),
+            fine=permutation_share(sizes, np.full(fine.count, float(self.fine_rate))),
+            fine_records=sizes.astype(np.float64),
+            within=coarse,
+        )
+        further = (self._relative_to_fine(swap, plan, int(sizes.max(initial=0))),)
+        return replace(plan, strata=plan.strata.with_shares(shares), fine=fine, further=further)
+
+    def _relative_to_fine(self, swap: Any, plan: SwapPlan, largest: int) -> FurtherPromise:
+        """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
+        coarse = plan.specification.budget.realised
+        # A stratum of one record has nobody to swap with: its fine universe is a single file.
+        fine = psa_sharp_epsilon(self.fine_rate, stratum=largest if largest > 1 else 0)
+        formula = (
+            f"the smaller of the loss of the first stage and that of permutation swapping at rate {self.fine_rate} on "
+            f"the largest fine stratum, {largest} records, whether live or not"
+        )
+        policy = Derived(formula=formula, value=staged_epsilon([coarse, fine])[-1], varies=True)
+        universe = replace(plan.universe, match=(*self.match, *self.fine_match))
+        multiverse = replace(plan.specification.multiverse, invariants=swap.margins(universe))
+        crossed = multiverse.invariants[0]
+        condition = f"the {crossed} is what the compared files agree on; the release neither keeps nor publishes it"
+        return FurtherPromise.between_closer(
+            plan.specification, multiverse, policy, name="fine_epsilon", agreed=f"the {crossed}", condition=condition
+        )
+
+    def after(
+        self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
+    ) -> None:
+        """Swap inside the fine strata.
+
+        Coarse first: the proof aligns two files before the fine stage, whose law looks at no swap value.
+        """
+        from stirred.mechanisms.records.kernels.selected import swap_in_place
+
+        assert plan.fine is not None
+        rates = Rates.constant(self.fine_rate, strata=plan.fine.count)
+        own = entropy.child("fine stage")
+        swap_in_place(plan.fine.codes, swapped, rates=rates, entropy=own, threads=threads, progress=progress)
+
+
+def _rate(given: Any) -> Fraction:
+    return probability(given, where="fine_rate")
+
 
 class TwoStageSwap(RatedSwap):
     """Permutation swapping among records of equal ``match`` values, then once more among those equal on more.
@@ -84,41 +175,16 @@ class TwoStageSwap(RatedSwap):
     settings_model: ClassVar[type[SwapSettings]] = TwoStageSettings
     stratum_law: ClassVar[str] = "two-stage"
     number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
-    two_stages: ClassVar[bool] = True
     # Who changes a value in the second stage depends on the fine margins, which are not invariant.
     unsaid: ClassVar[tuple[str, str] | None] = (
         "whom the two-stage swap moves depends on counts that it protects",
         "compare its loss and its share moved by `stirred plan`, one plan at a time",
     )
 
-    on = Mechanism.on  # on this machine alone
-    exchange: ClassVar[None] = None
-
     settings: TwoStageSettings
     swap_law: PermutationLaw
-
-    @property
-    def fine_match(self) -> tuple[str, ...]:
-        """Return what the second stage matches on besides."""
-        return tuple(self.settings.fine_match)
-
-    @property
-    def fine_rate(self) -> Fraction:
-        """Return the rate of the second stage."""
-        return probability(self.settings.fine_rate, where="fine_rate")
-
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity, self.fine_match, self.fine_rate)
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        """Return the variables of the fine strata, which are all held."""
-        return (*self.match, *self.fine_match)
-
-    def setting_in_words(self, epsilon: Exact) -> str:
-        """Return both rates."""
-        return f"{super().setting_in_words(epsilon)}, then {percent(self.fine_rate)}"
+    fine_match: tuple[str, ...]
+    fine_rate: Fraction
 
     @property
     def in_words(self) -> str:
@@ -170,75 +236,6 @@ class TwoStageSwap(RatedSwap):
 
     def _one_stratum(self) -> TwoStageSwap:
         return self.with_settings(match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
-
-    @property
-    def law_columns(self) -> dict[str, str]:
-        """Return what the second stage matches on, and its rate: the same in all coarse strata."""
-        settings = {"fine_match": json.dumps(list(self.fine_match)), "fine_rate": str(self.fine_rate)}
-        return {FINE_COLUMNS[name]: text for name, text in settings.items()}
-
-    @property
-    def strata_in_words(self) -> str:
-        """Say what strata.parquet has."""
-        return f"{super().strata_in_words}; what the second stage matches on, and its rate"
-
-    def specification(self, universe: SwapUniverse) -> Specification:
-        """Return the promise of the first stage: the second one is post-processing."""
-        promised = super().specification(universe)
-        staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
-        return replace(promised, theorem=(staged, *promised.theorem))
-
-    def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> None:
-        """Return nothing: the enumeration is for one stage."""
-
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> SwapPlan:
-        plan = super()._prepare(data, roles, origin=origin)
-        fine = encode(data.households, list(self.matched))
-        sizes = count(fine.codes, groups=fine.count)
-        coarse = np.zeros(fine.count, dtype=np.int64)
-        coarse[fine.codes] = plan.strata.coded.codes
-        shares = staged_share(
-            plan.strata.records.astype(np.float64),
-            coarse=self.swap_law.moved(plan.strata, plan.swap),
-            fine=permutation_share(sizes, np.full(fine.count, float(self.fine_rate))),
-            fine_records=sizes.astype(np.float64),
-            within=coarse,
-        )
-        further = (self._relative_to_fine(plan, int(sizes.max(initial=0))),)
-        return replace(plan, strata=plan.strata.with_shares(shares), fine=fine, further=further)
-
-    def _relative_to_fine(self, plan: SwapPlan, largest: int) -> FurtherPromise:
-        """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
-        coarse = plan.specification.budget.realised
-        # A stratum of one record has nobody to swap with: its fine universe is a single file.
-        fine = psa_sharp_epsilon(self.fine_rate, stratum=largest if largest > 1 else 0)
-        formula = (
-            f"the smaller of the loss of the first stage and that of permutation swapping at rate {self.fine_rate} on "
-            f"the largest fine stratum, {largest} records, whether live or not"
-        )
-        policy = Derived(formula=formula, value=staged_epsilon([coarse, fine])[-1], varies=True)
-        universe = replace(plan.universe, match=self.matched)
-        multiverse = replace(plan.specification.multiverse, invariants=self.margins(universe))
-        crossed = multiverse.invariants[0]
-        condition = f"the {crossed} is what the compared files agree on; the release neither keeps nor publishes it"
-        return FurtherPromise.between_closer(
-            plan.specification, multiverse, policy, name="fine_epsilon", agreed=f"the {crossed}", condition=condition
-        )
-
-    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.records.kernels.selected import swap_in_place
-
-        assert plan.fine is not None
-        # Coarse first: the proof aligns two files before the fine stage, whose law looks at no swap value.
-        super()._exchange(plan, swapped, entropy, progress)
-        swap_in_place(
-            plan.fine.codes,
-            swapped,
-            rates=StratumRates.constant(self.fine_rate, strata=plan.fine.count),
-            entropy=entropy.child("fine stage"),
-            threads=self.threads,
-            progress=progress,
-        )
 
 
 def _pairs(text: str) -> list[str]:
