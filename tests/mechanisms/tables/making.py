@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from fractions import Fraction
 from importlib import resources
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from stirred.data.given import as_microdata
 from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.tables.phsafe import PHSafe
+from stirred.mechanisms.tables.query import Integers, Perturbation
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
 from stirred.mechanisms.tables.tabulator import Tabulator
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, RACES, THRESHOLDS
@@ -72,10 +71,10 @@ def one_table(at_most: int, *, name: str = "PH1n", rho: str = "1/2") -> PHSafe:
 def without_noise(mechanism: Tabulator, data: Any) -> dict[str, pl.DataFrame]:
     """Return the tables with noise of 0."""
 
-    def zeros(variance: Fraction, count: int, purpose: str, chunk: int) -> np.ndarray:
-        return np.zeros(count, dtype=np.int64)
+    def true(query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
+        return true
 
-    return mechanism.counted(as_microdata(data), zeros, lambda stage, done, total: None)
+    return {**mechanism.answered(as_microdata(data), None, true, lambda stage, done, total: None)}
 
 
 def cells(table: pl.DataFrame, key: str = "iteration_code", **where: str) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import Any
@@ -36,7 +35,7 @@ HOMES = pl.DataFrame({"size": [1] * 8, "county": list("xxyyxxyy"), "tenure": lis
 
 
 def at_rate(tables: NoisyTables, rate: str, **more: Any) -> NoisyTables:
-    return replace(tables, after={**SWAPPED, "rate": rate, **more})
+    return tables.with_settings(after={**SWAPPED, "rate": rate, **more})
 
 
 # ---- the losses, enumerated ------------------------------------------------------------------------------
@@ -74,7 +73,7 @@ def swapped(file: Any) -> Hashable:
 ], ids=str)  # fmt: skip
 def test_the_exact_loss_of_every_flavor_is_within_its_promise(swap: dict[str, Any]) -> None:
     own = {key: value for key, value in {**SWAPPED, **swap}.items() if value is not None}
-    tables = replace(NOISY, after=own)
+    tables = NOISY.with_settings(after=own)
     by_file = laws(tables, 3)
     plan = tables.plan(HOMES)
     assert worst(by_file, lambda file: None) <= plan.specification.budget.realised == exact(EPSILON)
@@ -96,14 +95,14 @@ def test_swapping_first_weakens_the_noise_and_the_factor_of_two_is_reached_at_ra
 
 
 def test_tables_that_the_swap_does_not_change_are_charged_once_and_no_less() -> None:
-    both = replace(NOISY, tables=[*CROSSED, ["county"]], shares={"county x tenure": 2, "county": 1}, epsilon=9)
+    both = NOISY.with_settings(tables=[*CROSSED, ["county"]], shares={"county x tenure": 2, "county": 1}, epsilon=9)
     crossed, plain = both.measures()
     assert (crossed.one, plain.one) == (4, 2)
     assert crossed.cell.noise == plain.cell.noise
     assert both.plan(HOMES).alone == 6
     assert near(worst(laws(at_rate(both, "1"), 2), lambda file: None), Fraction(9))
     for table in (["county"], ["tenure"], ["county", "size"], ["tenure", "size"]):
-        (_, single) = replace(NOISY, tables=[*CROSSED, table]).measures()
+        (_, single) = NOISY.with_settings(tables=[*CROSSED, table]).measures()
         assert single.one == 2
 
 
@@ -128,7 +127,7 @@ def test_only_the_sizes_of_strata_are_fixed_and_closer_files_are_promised_more()
     assert plan.specification.multiverse.invariants == (Margin(of="household", variables=("size",)),)
     assert "swapping first can weaken the noise's own guarantee" in plan.also_promised
     assert "agree on both at most the smaller of that and of the swap's own loss" in plan.also_promised
-    assert replace(NOISY, after=None).plan(HOMES).also_promised == ""
+    assert NOISY.with_settings(after=None).plan(HOMES).also_promised == ""
 
 
 def test_nothing_of_the_plan_follows_from_more_than_the_sizes_of_strata() -> None:
@@ -156,7 +155,7 @@ def test_the_noise_of_small_laws_loses_at_most_what_was_asked_and_hardly_less() 
 
 def test_every_declared_cell_is_released_whether_or_not_anybody_is_in_it() -> None:
     values = {**VALUES, "county": ["x", "y", "nowhere"]}
-    released = replace(NOISY, values=values).release(HOMES, Entropy.from_seed("cells"))
+    released = NOISY.with_settings(values=values).release(HOMES, Entropy.from_seed("cells"))
     assert list(released.public) == ["county x tenure", "invariants"]
     table = released.public["county x tenure"]
     assert table.columns == ["county", "tenure", "count", "variance", "low", "high"]
@@ -173,7 +172,7 @@ def test_released_tables_follow_their_law(p_value: PValue) -> None:
     homes = pl.DataFrame({"size": range(many)}).join(
         pl.DataFrame({"county": [*"xyx"], "tenure": [*"aba"]}), how="cross"
     )
-    tables = replace(NOISY, tables=[["size", "tenure", "county"]], values={**VALUES, "size": range(many)})
+    tables = NOISY.with_settings(tables=[["size", "tenure", "county"]], values={**VALUES, "size": range(many)})
     table = tables.release(homes, Entropy.from_seed("law")).public["size x tenure x county"]
     file = (("a", "x"), ("b", "y"), ("a", "x"))
     exact_law = NOISY.law(file).probabilities  # type: ignore[union-attr]
@@ -182,7 +181,7 @@ def test_released_tables_follow_their_law(p_value: PValue) -> None:
     observed = np.bincount([places[outcome] for outcome in drawn], minlength=len(places))
     assert p_value(observed, list(exact_law.values())) > 1e-6
     # Power: noise whose loss is off by a twentieth, and the same noise without the swap.
-    for other in (replace(NOISY, epsilon=EPSILON * 21 / 20), at_rate(NOISY, "0")):
+    for other in (NOISY.with_settings(epsilon=EPSILON * 21 / 20), at_rate(NOISY, "0")):
         wrong = other.law(file).probabilities  # type: ignore[union-attr]
         assert p_value(observed, [wrong[outcome] for outcome in exact_law]) < 1e-6
 
@@ -190,7 +189,7 @@ def test_released_tables_follow_their_law(p_value: PValue) -> None:
 def test_missing_values_and_true_or_false_have_cells() -> None:
     homes = HOMES.with_columns(vacant=pl.col("county") == "x", tenure=pl.Series([None, *"babaabb"]))
     values = {**VALUES, "tenure": ["a", "b", None]}
-    tables = replace(NOISY, tables=[["county", "vacant"], ["tenure"]], values=values)
+    tables = NOISY.with_settings(tables=[["county", "vacant"], ["tenure"]], values=values)
     released = tables.release(homes, Entropy.from_seed("null"))
     assert released.public["county x vacant"].select("county", "vacant").rows() == [*product("xy", [False, True])]
     assert released.internal["drawn"]["tenure"]["true"].to_list() == [3, 4, 1]
@@ -222,7 +221,7 @@ def test_columns_that_the_swap_does_not_have_are_refused() -> None:
     with pytest.raises(StirredError, match="no swapped or held column"):
         at_rate(NOISY, "1/2", hold=["size", "other"]).plan(HOMES.with_columns(other=1))
     with pytest.raises(StirredError, match="not declared, and those that occur are confidential"):
-        replace(NOISY, values={}).plan(HOMES)
+        NOISY.with_settings(values={}).plan(HOMES)
 
 
 def test_persons_are_refused_because_a_household_may_have_any_number() -> None:
@@ -250,10 +249,10 @@ def earlier(tables: Sequence[Sequence[str]], **settings: Any) -> NoisySwap:
 def test_the_earlier_name_promises_what_it_promised() -> None:
     """Twice the loss of the noise where tables cross swapped with held variables, and the same noise everywhere."""
     both = earlier([*CROSSED, ["county"]])
-    assert both.epsilon == Fraction(3, 2)
+    assert both.total == Fraction(3, 2)
     assert [each.loss / each.one for each in both.measures()] == [Fraction(1, 4)] * 2
     irrational = earlier(CROSSED, noise_epsilon="2*ln(5)")
-    assert 4 * ln(5) * Fraction(999_999, 1_000_000) < exact(irrational.epsilon) <= 4 * ln(5)  # type: ignore[arg-type]
+    assert 4 * ln(5) * Fraction(999_999, 1_000_000) < exact(irrational.epsilon) <= 4 * ln(5)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +277,7 @@ def test_no_rate_of_the_earlier_name_reaches_a_loss() -> None:
 def test_where_nothing_published_is_swapped_the_earlier_name_is_the_noise_alone(settings: dict[str, Any]) -> None:
     alone = earlier(**{"tables": CROSSED, **settings})
     assert alone.after is None
-    assert alone.epsilon == 1
+    assert alone.total == 1
 
 
 def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,3 +301,23 @@ def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.Monk
     assert {"identifier:pid", "exposed"} <= doubts("pid")
     assert "similar-values:where" in doubts("where")
     assert not {"identifier:size", "exposed"} & doubts("size")
+
+
+def test_what_python_can_be_given_works_or_is_refused_with_a_remedy() -> None:
+    swap = PermutationSwap(swap=["county"], rate="1/2")
+    before = {"name": "permutation-swap", "swap": ["county"], "rate": "1/2"}
+    assert NOISY.with_settings(after=swap) == NOISY.with_settings(after=before)
+    for wrong in (5, [5], [["county", 5]]):
+        with pytest.raises(StirredError, match=r"tables: .* Fix: list the columns of each table"):
+            NOISY.with_settings(tables=wrong)
+    alone: dict[str, Any] = {"noise": "laplace", "epsilon": 1, "values": VALUES}
+    assert NoisyTables(tables="county", **alone) == NoisyTables(tables=[["county"]], **alone)
+    released = NoisyTables(tables="county", **alone).release(HOMES, Entropy.from_os(), accept=None)  # type: ignore[arg-type]
+    assert "county" in released.public
+    with pytest.raises(StirredError, match=r"accept: 5 is not a list of names\. Fix:"):
+        NOISY.release(HOMES, Entropy.from_os(), accept=5)  # type: ignore[arg-type]
+
+
+def test_advice_to_the_earlier_name_is_about_settings_that_exist() -> None:
+    with pytest.raises(StirredError, match="write the plan for noisy-tables, which has values"):
+        earlier(CROSSED).plan(HOMES)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.mechanisms.tables.noise.estimate import consistent
-from stirred.mechanisms.tables.noise.measures import Measure, drawn_noise, with_kept
+from stirred.mechanisms.tables.noise.measures import Measure, with_kept
 from stirred.randomness.entropy import Entropy
 from tests.depth import examples
 
@@ -127,7 +127,7 @@ def _inside(by: tuple[str, ...], keep: list[str]) -> bool:
 def _kept_noise(measure: Measure, draw: np.random.Generator) -> np.ndarray:
     """Whole numbers with the sums that the noise must have, of whatever law."""
     own = Entropy.from_seed(str(draw.integers(1 << 30)))
-    return drawn_noise(measure, own)
+    return measure.drawn(measure.cells, own)
 
 
 def test_tables_agree_on_what_they_share_and_totals_stay_what_they_are() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,8 @@ import pytest
 from stirred import Entropy
 from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.tables.noise.measures import counted_persons, people_of
+from stirred.mechanisms.tables.engine import counted_persons
+from stirred.mechanisms.tables.noise.measures import people_of
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.randomness.noise import integer_noise
 from stirred.spec.doubts import DoubtError
@@ -187,7 +187,7 @@ def test_a_sum_says_that_values_beyond_its_bounds_were_cut_and_only_inside_how_m
     told = mechanism.conclusions(plan)
     assert f"Of sum of size by county {words} that sum." in told
     assert "at least so often the true number (of a sum: that of the bounded values) lies in it." in told[0]
-    assert words in mechanism.files(Microdata(households=HOMES), plan)[0].words
+    assert words in plan.files(mechanism, Microdata(households=HOMES))[0].words
     assert any(words in str(block) for block in mechanism.sections(plan)[0].blocks)
     found = released(mechanism, accept=["clamped:size"])
     assert found.internal["drawn"]["sum of size by county"]["cut"].to_list() == [1, 2, 0]
@@ -264,7 +264,7 @@ def test_of_large_households_only_some_persons_count_whatever_their_order() -> N
     assert people_of(BOTH, ["sex"], most=None).height == PEOPLE.height
     names = {doubt.name for doubt in mechanism.plan(BOTH).doubts}
     assert "left-out-persons:2" in names
-    assert "left-out-persons:3" not in {doubt.name for doubt in replace(mechanism, persons=3).plan(BOTH).doubts}
+    assert "left-out-persons:3" not in {doubt.name for doubt in mechanism.with_settings(persons=3).plan(BOTH).doubts}
 
 
 def test_who_counts_of_a_household_is_not_decided_by_one_value() -> None:

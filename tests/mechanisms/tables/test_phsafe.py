@@ -75,6 +75,16 @@ def test_iterations_are_those_of_the_householder_or_of_the_person() -> None:
     assert tables(found, "I")["PH1n"] == {"2": 2, "3": 2}
 
 
+def test_floats_of_a_budget_are_taken_by_their_shortest_decimal() -> None:
+    budget = shipped("phsafe", "us-2020")
+    name, by_region = next(iter(budget["rho"].items()))
+    region, by_group = next(iter(by_region.items()))
+    budget["rho"][name][region] = dict.fromkeys(by_group, 0.1)
+    losses = {query.loss for query in PHSafe(states=["S"], budget=budget).spent.queries() if query.table.rho == name}
+    assert Fraction(1, 10) in losses
+    assert Fraction(0.1) not in losses
+
+
 def test_at_most_two_of_a_household_are_counted_under_any_order() -> None:
     """With tau = 2 the four of the first and the three of the third household count as two."""
     budget = shipped("phsafe", "us-2020")
@@ -158,7 +168,7 @@ def test_a_replaced_household_changes_two_units() -> None:
 
 
 def test_the_noise_is_that_of_2020() -> None:
-    variances = {query.title: float(query.variance) for query in PHSAFE.spent.queries()}
+    variances = {query.title: float(query.parameter) for query in PHSAFE.spent.queries()}
     found = [variances[f"{name} {region} {group}"] for name, region, group in (
         ("PH1n", "state", "ALL"), ("PH1n", "nation", "ALL"), ("PH1n", "state", "A-G"), ("PH3", "state", "A-G"),
         ("PH1d", "state", "ALL"), ("PH1d", "nation", "ALL"))]  # fmt: skip
@@ -190,8 +200,8 @@ def test_fieller_covers_nine_of_ten(stretch: float, right: bool) -> None:
 
 
 def test_readers_are_told_whom_the_counts_leave_out() -> None:
-    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading(None))
-    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading(None))
+    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading_tables(None))
+    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading_tables(None))
 
 
 def test_a_ratio_has_no_interval_where_there_may_be_no_household() -> None:
@@ -295,3 +305,10 @@ def test_ratios_and_states_that_make_no_sense_are_refused() -> None:
     for states in ([], ["S", "S"]):
         with pytest.raises(PlanError, match="states are declared once each"):
             PHSafe(states=states)
+
+
+def test_advice_names_the_setting_that_exists_or_the_budget() -> None:
+    with pytest.raises(DataError, match=r"name your columns with state\. The file has"):
+        PHSAFE.plan(Microdata(households=UNITS.drop("state"), persons=RESIDENTS, hid="hid"))
+    with pytest.raises(DataError, match='rename yours to "hht2", which the budget names'):
+        PHSAFE.plan(Microdata(households=UNITS.drop("hht2"), persons=RESIDENTS, hid="hid"))

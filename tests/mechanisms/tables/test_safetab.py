@@ -12,11 +12,11 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.intervals import half_width, variance_of
+from stirred.mechanisms.tables.query import Answers, Query, half_width, variance_of
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
-from stirred.mechanisms.tables.safetab.persons import StageNoise
-from stirred.mechanisms.tables.tabulator import Measured, drawing, with_intervals
+from stirred.mechanisms.tables.safetab.persons import StageQueries
+from stirred.mechanisms.tables.tabulator import with_intervals
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import (
     cells,
@@ -129,10 +129,10 @@ def test_unpaired_iterations_are_charged_for_alone_and_in_combination() -> None:
 
 def test_the_noise_is_that_of_2020() -> None:
     part = next(p for p in SafeTabP(blocks=BLOCKS).parts if p.name == "USA level 2")
-    noise = StageNoise.of(part, stability=9, stage_1=Fraction(1, 10))
-    assert [round(float(v), 5) for v in noise] == [21.08716, 2.34302, 2.10872]
+    noise = StageQueries.of(part, stability=9, stage_1=Fraction(1, 10))
+    assert [round(float(q.parameter), 5) for q in noise] == [21.08716, 2.34302, 2.34302, 2.10872]
     below = {
-        float(p.rho): StageNoise.of(p, stability=9, stage_1=Fraction(1, 10)).table
+        float(p.rho): StageQueries.of(p, stability=9, stage_1=Fraction(1, 10)).tables.parameter
         for p in SafeTabP(blocks=BLOCKS).parts
     }
     assert [half_width(below[rho], 1, Fraction("0.9998")) for rho in (0.159, 0.008)] == [21, 93]
@@ -148,10 +148,12 @@ def test_the_free_gain_combines_the_first_total_with_the_sum(cells_: int, combin
 def test_combined_totals_are_published_with_their_variance(tables: dict[str, pl.DataFrame]) -> None:
     rows = tables["t1"].filter((pl.col("region_type") == "USA") & (pl.col("iteration_code") == "1101"))
     part = next(p for p in toy_p().parts if p.name == "USA level 2")
-    noise = StageNoise.of(part, stability=3, stage_1=Fraction(1, 10))
-    own = float(variance_of(noise.table) * 8)
+    noise = StageQueries.of(part, stability=3, stage_1=Fraction(1, 10))
+    own = float(variance_of(noise.tables.parameter) * 8)
     assert rows["variance"][0] == pytest.approx(own)
-    assert rows["combined_variance"][0] == pytest.approx(own * float(noise.first) / (own + float(noise.first)))
+    assert rows["combined_variance"][0] == pytest.approx(
+        own * float(noise.first.parameter) / (own + float(noise.first.parameter))
+    )
     assert rows["combined"][0] == rows["count"][0]  # without noise both say the same
 
 
@@ -223,10 +225,10 @@ def test_every_rho_says_its_neighbours() -> None:
 
 def test_intervals_of_totals_that_are_published_for_their_size_do_not_cover_small_groups() -> None:
     """A tract's total is shown above 21, its interval is 11 wide: ten persons are never in it, and readers are told."""
-    noise = StageNoise.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
-    shown = half_width(noise.table, 1, 2 * Fraction("0.9999") - 1) + 1
-    assert (shown, half_width(noise.table)) == (22, 11)
-    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading(None))
+    noise = StageQueries.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
+    shown = half_width(noise.tables.parameter, 1, 2 * Fraction("0.9999") - 1) + 1
+    assert (shown, half_width(noise.tables.parameter)) == (22, 11)
+    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading_tables(None))
 
 
 def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -> None:
@@ -237,8 +239,8 @@ def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -
     assert "up to 0.55 deviations with 8 cells, 0.65 with 18 and 0.73 with 46" in page
     assert "up to 0.28 with 1 cell, 0.6 with 8 and 0.72 with 18" in page
     for part in SafeTabP(blocks=BLOCKS).parts:
-        noise = StageNoise.of(part, stability=9, stage_1=Fraction(1, 10))
-        first, table = float(noise.first), float(noise.table)
+        noise = StageQueries.of(part, stability=9, stage_1=Fraction(1, 10))
+        first, table = float(noise.first.parameter), float(noise.tables.parameter)
         z = np.arange(-int(12 * first**0.5), int(12 * first**0.5) + 1)
         chance = np.exp(-(z**2) / (2 * first))
         chance /= chance.sum()
@@ -262,9 +264,10 @@ def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -
 def test_variances_are_those_of_the_noise_and_not_its_parameter(parameter: Fraction, true: float) -> None:
     """Narrow noise has less variance than its parameter: columns and standard deviations are of the noise."""
     counts = pl.DataFrame({"count": [5, 7]})
-    table = with_intervals(counts, [parameter], cells=np.array([1, 8]))
+    query = Query(title="one", loss=1 / (2 * parameter))
+    table = with_intervals(counts, [query], cells=np.array([1, 8]))
     assert table["variance"].to_list() == pytest.approx([true, 8 * true], abs=5e-4)
-    assert Measured("one", Fraction(1), parameter).deviation ** 2 == pytest.approx(true, abs=5e-5)
+    assert query.deviation**2 == pytest.approx(true, abs=5e-5)
 
 
 def test_noise_that_is_too_wide_is_refused_by_the_plan() -> None:
@@ -281,11 +284,11 @@ _REGION = {"type": "USA", "column": "state", "iterations": "detailed"}
 
 def test_the_same_noise_is_never_drawn_twice() -> None:
     """Two counts of the same people with one noise at two scales would show the count itself."""
-    draw = drawing(Entropy.from_os())
-    draw(Fraction(4), 3, "USA level 1 first", 0)
-    draw(Fraction(4), 3, "USA level 1 first", 1)
+    answers, zeros = Answers(Entropy.from_os()), np.zeros(3, dtype=np.int64)
+    answers(Query(title="USA level 1 first"), zeros, chunk=0)
+    answers(Query(title="USA level 1 first"), zeros, chunk=1)
     with pytest.raises(AssertionError, match="was drawn already"):
-        draw(Fraction(16), 3, "USA level 1 first", 0)
+        answers(Query(title="USA level 1 first", square=4), zeros, chunk=0)
 
 
 def test_files_that_would_give_noise_alone_are_refused() -> None:
@@ -310,9 +313,9 @@ def test_values_that_were_not_declared_are_refused(change: dict[str, str], what:
 
 
 def test_missing_columns_and_bad_tables_are_refused() -> None:
-    with pytest.raises(DataError, match='no column "race2"'):
+    with pytest.raises(DataError, match=r'no column "race2"\. Fix: name your columns with races\. The file has'):
         toy_p().plan(PEOPLE.drop("race2"))
-    with pytest.raises(DataError, match='no column "place"'):
+    with pytest.raises(DataError, match=r'no column "place"\. Fix: rename yours to "place", which the budget names'):
         toy_p(blocks=BLOCKS.drop("place")).plan(PEOPLE)
     with pytest.raises(DataError, match="a block is missing or stands twice"):
         toy_p(blocks=pl.concat([BLOCKS, BLOCKS])).plan(PEOPLE)
@@ -336,7 +339,7 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
     ("key", "value", "what"),
     [
         ("stage_1", "1", "a share between 0 and 1"),
-        ("stage_1", 0.5, "write an exact number"),
+        ("stage_1", True, "write an exact number"),
         ("parts", [{"region": "USA", "level": 1, "rho": "-1", "thresholds": [1]}], "it is below 0"),
         ("parts", [{"region": "USA", "level": 1, "rho": "x", "thresholds": [1]}], "x"),
         ("parts", [{"region": "USA", "level": 1, "rho": "1", "thresholds": [2, 1, 3]}], "thresholds and edges rise"),

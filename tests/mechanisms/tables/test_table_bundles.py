@@ -113,13 +113,13 @@ def test_a_changed_number_in_the_budget_file_changes_promise_and_intervals(folde
 def test_a_table_that_is_not_the_sum_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = (folder / "p.toml").read_text(encoding="utf-8").replace('out = "p"', 'out = "wrong"')
     (folder / "wrong.toml").write_text(plan.replace('ledger = "toy.ledger"\n', ""), encoding="utf-8")
-    counted = SafeTabP.counted
+    answered = SafeTabP.answered
 
     def wrong(self: SafeTabP, *given: object) -> dict[str, pl.DataFrame]:
-        tables = counted(self, *given)  # type: ignore[arg-type]
+        tables = answered(self, *given)  # type: ignore[arg-type]
         return {**tables, "t1": tables["t1"].with_columns(pl.col("count") + 1)}
 
-    monkeypatch.setattr(SafeTabP, "counted", wrong)
+    monkeypatch.setattr(SafeTabP, "answered", wrong)
     with pytest.raises(VerificationError, match="a total in t1 is not the sum of its table in t2"):
         carry_out(prepare(read_plan(folder / "wrong.toml")))
     assert not (folder / "wrong").exists()

@@ -137,12 +137,12 @@ def rows(
     (asked,) = mechanism.asked(samples.public, [1])
     z = numbers(samples, asked, np.random.default_rng(22))
     plan: Any = SimpleNamespace(
-        variance="paid", public=samples.public, estimates=(asked,), cells=(pl.DataFrame(),), class_counts=None,
-        releases={"households": []},
+        variance="paid", public=samples.public, estimates=(asked,), cells={asked.title: pl.DataFrame()},
+        class_counts=None, releases={"households": []},
     )  # fmt: skip
     role = "mean" if "mean" in z else "top"
     noise, variance = (
-        Noise(float(query.loss / query.sensitivity), float(query.step))
+        Noise(float(query.loss / query.one), float(query.step))
         for query in (asked.queries[role], asked.queries["variance"])
     )
     value = z[role] * float(asked.queries[role].step)
@@ -168,7 +168,7 @@ def numbers(samples: Samples, asked: EstimateQueries, rng: np.random.Generator) 
 
     def noisy(role: str, true: Array) -> Array:
         query = asked.queries[role]
-        stop = 1 - math.exp(-float(query.loss / query.sensitivity))
+        stop = 1 - math.exp(-float(query.loss / query.one))
         return np.floor(true + 0.5) + rng.geometric(stop, DRAWS) - rng.geometric(stop, DRAWS)
 
     found, centre = {}, np.zeros(DRAWS)

@@ -55,7 +55,7 @@ def test_the_noise_of_a_hot_deck_covers_every_copy() -> None:
     assert "4 times" in str(deck.specification.budget.policy)
     # By enumeration: three records that copy the first answer, which changes.
     moved = 2 * 100 * 4  # weights of 2 in steps of 1/100, 4 records
-    assert moved * other.loss / other.sensitivity == 1
+    assert moved * other.loss / other.one == 1
 
 
 def test_a_sample_that_amplifies_owes_the_ledger_all_copies() -> None:

@@ -199,7 +199,7 @@ def test_units_of_a_light_stratum_have_no_more_than_their_part_rounding_included
     mechanism = stated(design, TABLE, variance="paid", weight_bounds=[1, 35])
     parts = shares(mechanism, design)
     assert parts is not None
-    allowed = [mechanism.inner * part for part in parts]
+    allowed = [mechanism.sample_loss * part for part in parts]
     samples = [*product((0, 1), repeat=6)]
     found = [
         numbers(mechanism, [Record(1 if k < 4 else 35, k, (a,)) for k, a in enumerate(own)], stratum=[0] * 4 + [1] * 2)
@@ -218,7 +218,7 @@ def test_units_of_a_light_stratum_have_no_more_than_their_part_rounding_included
 def test_a_simple_sample_of_a_frame_that_varies_keeps_the_loss(setting: int, estimate: dict[str, Any]) -> None:
     design, units = DRAWS[0]
     mechanism = stated(design, estimate, setting=setting)
-    assert mechanism.inner == stated(design, estimate).inner
+    assert mechanism.sample_loss == stated(design, estimate).sample_loss
     assert frame_loss(mechanism, design, **units) <= ROUNDED
     if estimate in (TOTAL, BY, TABLE):
         assert frame_loss(mechanism, design, **units, faster=1 / SMALL) > 1
@@ -239,15 +239,15 @@ def test_a_stratum_taken_whole_no_longer_destroys_amplification(estimate: dict[s
     """The sharper rule holds for these estimates, and not for any mechanism: the programme over all of them says so."""
     mechanism = stated(STRATA, estimate)
     assert float(amplify(1, STRATA).epsilon) == 1
-    assert float(mechanism.inner) > 1.5
-    assert programme_loss(STRATA, float(mechanism.inner)) > 1.5
+    assert float(mechanism.sample_loss) > 1.5
+    assert programme_loss(STRATA, float(mechanism.sample_loss)) > 1.5
 
 
 @pytest.mark.parametrize("design", [design for design, _ in DRAWS[3:]], ids=str)
 def test_clusters_follow_the_rule_for_any_mechanism(design: Design) -> None:
     mechanism = stated(design, TOTAL)
     assert shares(mechanism, design) is None
-    assert programme_loss(design, float(mechanism.inner)) == pytest.approx(1, abs=1e-8)
+    assert programme_loss(design, float(mechanism.sample_loss)) == pytest.approx(1, abs=1e-8)
 
 
 def test_rounding_keeps_numbers_as_far_apart_as_the_next_whole_number() -> None:

@@ -17,6 +17,7 @@ import pytest
 from stirred.cli.main import run
 from stirred.data.frames import as_read
 from stirred.data.microdata import Microdata
+from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError
 from stirred.mechanisms.registry import settings_for
 from stirred.randomness.entropy import Entropy
@@ -234,6 +235,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"setting": 12}, "no setting 12"),
     ({"setting": 11}, "the draw is not stated"),
     (
+        {"setting": 11, "sampling": {"design": "srswor", "n": 100, "N": 1000}},
+        "^sample: .* its name is needed",
+    ),
+    (
         {
             "setting": 11,
             "sample": "s",
@@ -379,7 +384,7 @@ def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dic
 
 def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
     good = {"kind": "table", "by": ["sex"]}
-    with pytest.raises(StirredError, match=r"^estimates entry 2: kind: Field required"):
+    with pytest.raises(StirredError, match=r"^estimates entry 2 kind: is needed"):
         SurveyEstimates(epsilon=1, estimates=[good, {"variable": "y"}])
 
 
@@ -527,7 +532,7 @@ def test_means_of_strata_pay_for_no_denominator() -> None:
     region, _, sex, _ = plan.estimates
     assert region.queries["top"].loss == 2 * sex.queries["top"].loss
     # A record is replaced by one of its own stratum, and not taken out of one cell into another.
-    assert 2 * region.queries["top"].sensitivity == sex.queries["top"].sensitivity
+    assert 2 * region.queries["top"].one == sex.queries["top"].one
     for settings in (
         {"variance": "none"},  # then the sampled counts are not held fixed
         {"setting": 9},  # who responds is not fixed
@@ -582,3 +587,23 @@ def test_means_of_strata_lose_what_is_promised() -> None:
         lost = sum(abs(x - y) * rate for x, y, rate in zip(one, other, rates, strict=True))
         tight = max(tight, Fraction(lost) / apart)
     assert Fraction(9, 10) < tight <= 1
+
+
+def test_missing_values_that_are_a_code_are_a_declared_domain(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = a_sample().with_columns(
+        pl.col("w").cast(pl.Int64), sex=pl.when(pl.int_range(pl.len()) % 4 > 0).then("sex")
+    )
+    sample.write_parquet(folder / "sample.parquet")
+    integer = 'integer"'
+    types = {"region": 'code"\ncodes = { N = "", S = "" }', "sex": 'code"\nmissing = true\ncodes = { f = "", m = "" }'}
+    declared = [
+        f'[[variables]]\nname = "{name}"\nfile = "persons"\ntype = "{types.get(name, integer)}\n'
+        for name in sample.columns
+    ]
+    (folder / "codebook.toml").write_text('[codebook]\ntitle = "t"\n' + "".join(declared))
+    plan = Path(write_plan(folder)).read_text().replace('[mechanism.values]\nsex = ["f", "m"]\n', "")
+    coded = 'sample = "sample.parquet"\ncodebook = "codebook.toml"\nmissing_as = "code"'
+    (folder / "plan.toml").write_text(plan.replace('sample = "sample.csv"', coded))
+    assert run(["release", str(folder / "plan.toml"), "--quiet"]) == 0, capsys.readouterr().err
+    estimates = pl.read_parquet(folder / "bundle" / "public" / "estimates.parquet")
+    assert {*estimates.filter(pl.col("kind") == "table")["sex"]} == {"f", "m", MISSING_CODE}

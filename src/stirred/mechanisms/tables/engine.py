@@ -1,8 +1,9 @@
 """The life of a release of tables: plan, doubts, opening, draw, files, verification and audit, once for all of them.
 
-A table mechanism says what it promises, which cells it has and how it perturbs them. Everything else is here: noisy
-tables, cell keys, SafeTab, PHSafe and survey estimates publish numbers of declared cells and no record. Cells are every
-combination of declared values, whether or not a record is in them.
+A table mechanism says what it promises, which cells it has, and what it asks of the file (``query``): the answers
+have noise, and what it publishes follows from them. Everything else is here: noisy tables, cell keys, SafeTab, PHSafe
+and survey estimates publish numbers of declared cells and no record. Cells are every combination of declared values,
+whether or not a record is in them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
 import polars as pl
 
@@ -24,7 +25,7 @@ from stirred.data.columns import Columns
 from stirred.data.frames import as_read, read_frame, write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
-from stirred.data.missing import missing_doubts
+from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.data.table_labels import with_labels
@@ -42,10 +43,13 @@ from stirred.mechanisms.protocol import (
     PlanOrigin,
     Progress,
     Release,
+    Settings,
+    SettingsMechanism,
     Written,
     failed,
     settings_doubts,
 )
+from stirred.mechanisms.tables.query import Answers, Ask, KeptAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
@@ -70,6 +74,7 @@ class TablePlan(Plan):
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     origin: PlanOrigin | None = field(default=None, repr=False)
+    cells: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)  # the declared ones, by table
 
 
 class TableDraw(NamedTuple):
@@ -83,24 +88,89 @@ class TableDraw(NamedTuple):
     inside: Mapping[str, Any] = {}
 
 
-class ExpectedTable(NamedTuple):
-    """A file that must say what a draw made: its frame, and the words for a check that fails or passes."""
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class TableMechanism(SettingsMechanism):
+    """A mechanism that publishes tables of declared cells, and no record.
 
-    file: str
-    frame: pl.DataFrame
-    wrong: str
-    what: str = ""  # nothing where the file belongs to one that is named already
-    result: str = ""
-
-
-class TableMechanism(Mechanism):
-    """A mechanism that publishes tables of declared cells, and no record."""
-
-    __slots__ = ()
+    Settings are given by keyword, and are its attributes: ``NoisyTables(rho="1/2", tables=[["county"]])``. ``tables``
+    are those of a plan, and ``values`` what their variables can take, by the settings or a codebook (``taken``).
+    """
 
     counts_tables: ClassVar[bool] = False
     kept_in: ClassVar[str] = "noise"  # the folder below internal with what tables were made of
     kept_by_name: ClassVar[bool] = False  # whether its files are named as the public ones, and not numbered
+
+    settings: Any
+    tables: Any  # tuples of names; None where no plan was read
+    values: Values
+    taken: Sequence[str]  # variables whose values are those of a codebook
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        tables: str | Sequence[str | Sequence[str]] | None = None,
+        values: Values | None = None,
+        taken: Sequence[str] = (),
+        **given: Any,
+    ) -> None:
+        SettingsMechanism.__init__(self, settings, **given)
+        named = None if tables is None else as_tables(tables)
+        declared = getattr(self.settings, "values", {}) if values is None else values
+        for name, value in (("tables", named), ("values", declared), ("taken", taken)):
+            object.__setattr__(self, name, value)
+        self.check_settings()
+
+    def check_settings(self) -> None:
+        """Raise what is wrong with settings that do not go together: each by itself was checked."""
+
+    def with_settings(self, **changed: Any) -> Self:
+        """Return the same mechanism with some settings, tables or values changed."""
+        own = {key: getattr(self, key) for key in ("settings", "tables", "values", "taken")}
+        return type(self)(**{**own, **changed})
+
+    def __getattr__(self, name: str) -> Any:
+        settings = self.__dict__.get("settings")
+        if settings is not None and name in type(settings).model_fields:
+            return getattr(settings, name)
+        raise AttributeError(f"{type(self).__name__} has no {name}")
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, TableMechanism) and type(self) is type(other)
+        return same and all(getattr(self, key) == getattr(other, key) for key in ("settings", "tables", "values"))
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.tables))
+
+    def __repr__(self) -> str:
+        given = {**self.settings.dumped(exclude_defaults=True), "tables": self.tables, "values": self.values}
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in given.items() if value)})"
+
+    @cached_property
+    def inner(self) -> Mechanism | None:
+        """Return the mechanism before, which a setting ``after`` names."""
+        after = getattr(self.settings, "after", None)
+        return None if after is None else mechanism_before(after, unit=self.unit, published=self.table_sources)
+
+    @property
+    def table_sources(self) -> Sequence[str]:
+        """Return the columns that tables are made of."""
+        return self.declared_columns
+
+    @property
+    def declared_columns(self) -> Sequence[str]:
+        """Return the columns whose values must be declared: those that make cells."""
+        return self.coded_columns
+
+    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
+        """Return the mechanism with the values that the variables of its cells can take, where it has none itself."""
+        found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
+        taken = [name for name in found if name not in self.values]
+        return self.with_settings(values={**found, **self.values}, taken=taken)
+
+    def learned(self, codebook: Codebook) -> Sequence[str]:
+        """Return the variables whose values are those of the codebook, and not of the settings."""
+        return self.taken
 
     # ---- the plan
 
@@ -130,9 +200,41 @@ class TableMechanism(Mechanism):
 
     # ---- the release
 
+    def counted_file(self, data: Microdata, plan: Any, entropy: Entropy) -> Any:
+        """Return what tables are counted from: the input, or what keys or a mechanism before made of it."""
+        return data
+
     @abstractmethod
+    def answered(self, data: Any, plan: Any, ask: Ask, progress: Progress) -> Mapping[str, pl.DataFrame]:
+        """Ask for the numbers of every table, and return what is published of them, by title.
+
+        What is asked later may depend on earlier answers, and what is published on answers and public facts alone.
+        """
+
+    def counted_besides(self, data: Microdata, plan: Any) -> Mapping[str, Mapping[str, Any]]:
+        """Return columns of numbers that stay inside besides true numbers and noise, by table."""
+        return {}
+
+    def published_exactly(self, data: Microdata, plan: Any) -> Mapping[str, pl.DataFrame]:
+        """Return the tables that are published without noise, by file."""
+        return {}
+
     def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
+        counted, answers = self.counted_file(data, plan, entropy), Answers(entropy.child("noise"))
+        tables = self.answered(counted, plan, answers, progress)
+        progress("noise", 1, 1)
+        besides = self.counted_besides(counted, plan)
+        kept = {
+            title: with_numbers(plan.cells[title], {**numbers, **besides.get(title, {})})
+            for title, numbers in answers.kept.items()
+        }
+        public = {self.file_of(plan, title): table for title, table in tables.items()}
+        return TableDraw({**public, **self.published_exactly(data, plan)}, kept, {"counted": counted})
+
+    def file_of(self, plan: Any, title: str) -> str:
+        """Return the name under which a release has a table: its title, or the name of its file."""
+        return title
 
     def release(
         self,
@@ -164,42 +266,48 @@ class TableMechanism(Mechanism):
             own = frame if self.kept_by_name else frame.select(pl.lit(title).alias("table"), pl.all())
             write_frame(own, folder / f"{title if self.kept_by_name else number}.parquet", note=dict(note))
 
+    def premises(self, plan: Any) -> Mapping[str, str]:
+        """Return a checksum of the cells, by which noise is addressed."""
+        text = "\n".join(f"{title}\n{cells.write_csv()}" for title, cells in plan.cells.items())
+        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()} if plan.cells else {}
+
     # ---- the files as written
 
-    def expected(self, data: Microdata, plan: Any, release: Release, written: Written) -> Iterator[ExpectedTable]:
-        """Yield every table as the true numbers and what was drawn make it; raise where these are not what they were.
-
-        Whether what was drawn follows its law no file can show.
-        """
-        return iter(())
-
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-        """Read the written tables back; raise if one is not what was counted with what was drawn."""
-        if records := _records(written.public):
-            raise failed(f"{records[0].name} was written, and only tables may be published")
+        """Read the written tables back; raise if one is not what was counted with what was drawn.
+
+        Tables are counted once more, and get the noise that was kept. Whether it follows its law no file can show.
+        """
+        check_no_records(written)
+        kept = {frame["table"][0]: frame for frame in map(read_frame, (written.internal / self.kept_in).iterdir())}
+        counted, names = release.internal["counted"], {table.title: f"tables/{table.name}" for table in written.tables}
         checks = []
-        for table in self.expected(data, plan, release, written):
-            found = read_frame(written.public / f"{table.file}.csv")
-            frame = with_labels(table.frame, written.labels, beside=self.table_columns)
-            if not as_read(frame, "csv", written.public).equals(found, null_equal=True):
-                raise failed(table.wrong)
-            if table.what:
-                checks.append(Check(what=table.what, cells=found.height, result=table.result))
+        for title, table in self.answered(counted, plan, KeptAnswers(kept), lambda stage, done, total: None).items():
+            file = names.get(title, self.file_of(plan, title))
+            found = read_frame(written.public / f"{file}.csv")
+            labelled = with_labels(table, written.labels, beside=self.table_columns) if "/" in file else table
+            if not as_read(labelled, "csv", written.public).equals(found, null_equal=True):
+                raise failed(f"the table {title}, as written, is not the true numbers with the noise drawn")
+            if words := self.verified(title):
+                checks.append(Check(cells=found.height, **words))
         return checks
+
+    def verified(self, title: str) -> dict[str, str]:
+        """Return what is said of a table that was compared, and its result."""
+        return {
+            "what": f"{title}: every declared cell, once",
+            "result": "the true numbers with the noise drawn; the rest follows from them",
+        }
 
     # ---- pages
 
-    def reading(self, plan: Any) -> Sequence[str]:
+    @abstractmethod
+    def reading_tables(self, plan: Any) -> Sequence[str]:
         """Return what a reader of the tables must know, from public facts alone."""
-        return ()
 
     def conclusions(self, plan: Any) -> Sequence[str]:
         """Return how to read the tables."""
-        return self.reading(plan)
-
-    def reading_tables(self, plan: Any) -> Sequence[str]:
-        """Return how to read the tables."""
-        return self.reading(plan)
+        return self.reading_tables(plan)
 
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""
@@ -216,19 +324,25 @@ def audit_records(bundle: BundleFiles, found: Findings) -> None:
 
 
 def audit_promise(
+    promise: Callable[..., Specification],
     bundle: BundleFiles,
-    again: Specification,
     found: Findings,
     *,
     computed: str = "budget {}: computed anew from the settings",
     held: Callable[[Multiverse], object] = lambda multiverse: (multiverse.invariants, multiverse.nearest),
     also: Sequence[str] = (),
 ) -> None:
-    """Compare a promise with that of the settings; name and columns of the file are believed.
+    """Compare a promise with that of the settings (``promise``); name, stage and columns of the file are believed.
 
     ``held`` is what is compared of the figures that are fixed, and ``also`` are further blocks.
     """
     said, before = bundle.specification, len(found.problems)
+    again = promise(
+        name=said.domain.name,
+        stage=said.domain.stage,
+        columns=said.domain.columns,
+        post_imputation=said.input_premetric.post_imputation,
+    )
     again = with_accepted_names(pull_back(again, prepared=bundle.prepared).specification, bundle.accepted)
     blocks = [
         ("budget", said.budget, again.budget),
@@ -259,6 +373,12 @@ def table_fault(
     return ""
 
 
+def check_no_records(written: Written) -> None:
+    """Raise if records were written."""
+    if records := _records(written.public):
+        raise failed(f"{records[0].name} was written, and only tables may be published")
+
+
 def _records(public: Path) -> list[Path]:
     return sorted([*public.glob(f"{RECORDS}.*"), *public.glob(f"{PERSONS}.*")])
 
@@ -270,6 +390,20 @@ def require_tables(tables: Collection[Any] | None) -> None:
     """Refuse settings without any table: there is nothing to release."""
     if not tables:
         raise bad_plan("is needed", where="tables", remedy=NO_TABLES)
+
+
+def as_tables(tables: str | Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the variables of each table; one table, or one of one variable, may be given by that name alone.
+
+    >>> as_tables("county"), as_tables(["county", ["county", "tenure"]])
+    ((('county',),), (('county',), ('county', 'tenure')))
+    """
+    given: Any = [tables] if isinstance(tables, str) else tables
+    found = [[each] if isinstance(each, str) else each for each in given] if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, Iterable) and all(isinstance(name, str) for name in each) for each in found):
+        what = f"{tables!r:.60} does not name the columns of tables"
+        raise bad_plan(what, where="tables", remedy='list the columns of each table: tables=[["county", "tenure"]]')
+    return tuple(map(tuple, found))
 
 
 def mechanism_before(after: Mapping[str, Any], *, unit: str, published: Sequence[str]) -> Mechanism:
@@ -294,12 +428,36 @@ def mechanism_before(after: Mapping[str, Any], *, unit: str, published: Sequence
     return cast(Mechanism, replace(inner, hold=held))
 
 
+def at_most(people: pl.DataFrame, household: str, most: int, *, key: str = "") -> pl.DataFrame:
+    """Return the persons that count where a household has at most so many, by a column of the household."""
+    many = pl.len().over(household) > most
+    few, large = people.filter(~many), people.filter(many)
+    kept = [row for one in large.partition_by(household) for row in counted_persons(one.rows(), most=most, key=key)]
+    return pl.concat([few, pl.DataFrame(kept, schema=people.schema, orient="row")])
+
+
+def counted_persons(persons: Sequence[tuple[object, ...]], *, most: int, key: str = "") -> list[tuple[object, ...]]:
+    """Return the persons of one household that count: a function of the household and the key, whatever their order.
+
+    Which of them count follows from a hash of all of them together: nobody is left out for one value of theirs.
+
+    >>> len(counted_persons([("a", 1), ("b", 2), ("c", 3)], most=2))
+    2
+    """
+    if len(persons) <= most:
+        return [*persons]
+    salt = hashlib.blake2b((key + "\n".join(sorted(map(repr, persons)))).encode()).digest()
+    return sorted(persons, key=lambda person: hashlib.blake2b(repr(person).encode(), key=salt).digest())[:most]
+
+
 MOST_CELLS: Final = 1_000_000
 
 Values = Mapping[str, Sequence[Any]]
 
 
-def values_of_tables(codebook: Codebook, names: Collection[str]) -> dict[str, list[str | None]]:
+def values_of_tables(
+    codebook: Codebook, names: Collection[str], *, missing_as: str | None
+) -> dict[str, list[str | None]]:
     """Return the values that a codebook declares for variables of tables: codes, or whole numbers in a range."""
     found: dict[str, list[str | None]] = {}
     for name in dict.fromkeys(each.name for each in codebook.variables if each.name in names):
@@ -312,7 +470,7 @@ def values_of_tables(codebook: Codebook, names: Collection[str]) -> dict[str, li
             last = min(variable.max, variable.min + MOST_CELLS)
             values = [str(value) for value in range(variable.min, last + 1)]
         if values:
-            found[name] = [*values, None] if variable.missing else values
+            found[name] = [*values, MISSING_CODE if missing_as == "code" else None] if variable.missing else values
     return found
 
 
@@ -392,12 +550,6 @@ def _undeclared(column: pl.Series, declared: pl.Series) -> Iterator[Problem]:
             where=f'table variable "{column.name}"',
             remedy="declare every value that a record can have, or recode them in the file",
         )
-
-
-def cells_checksum(cells: Iterable[tuple[str, pl.DataFrame]]) -> dict[str, str]:
-    """Return what an interrupted run must find again: the cells by table, by which noise is addressed."""
-    text = "\n".join(f"{title}\n{own.write_csv()}" for title, own in cells)
-    return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def with_numbers(cells: pl.DataFrame, numbers: Mapping[str, Any]) -> pl.DataFrame:

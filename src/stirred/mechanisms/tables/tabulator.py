@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from stirred.mechanisms.protocol import (
     Progress,
     PublicFile,
     Release,
+    ReleasedColumns,
     ReleasedTable,
     Section,
     Settings,
@@ -39,10 +40,17 @@ from stirred.mechanisms.protocol import (
     Written,
     failed,
 )
-from stirred.mechanisms.tables.engine import TableDraw, TableMechanism, TablePlan, audit_promise, audit_records
-from stirred.mechanisms.tables.intervals import LEVEL, half_width, variance_of
+from stirred.mechanisms.tables.engine import (
+    TableDraw,
+    TableMechanism,
+    TablePlan,
+    audit_promise,
+    audit_records,
+    check_no_records,
+)
+from stirred.mechanisms.tables.query import LEVEL, Answers, Query, half_width, variance_of
 from stirred.randomness.entropy import Entropy
-from stirred.randomness.noise import Streams, fill_noise, table_of
+from stirred.randomness.noise import table_of
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
 from stirred.spec.exact import exact
@@ -51,7 +59,6 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import ZCDP
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
-from stirred.spec.shift_law import DiscreteGaussian
 from stirred.spec.specification import Flavor, Specification
 
 
@@ -167,7 +174,6 @@ def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: st
 
 
 Ints = npt.NDArray[np.int64]
-Draw = Callable[[Fraction, int, str, int], Ints]  # variance, how many, purpose, chunk
 Promise = Literal["replace", "as-printed", "add-remove"]
 BEFOREHAND: Final = "regions, iterations, thresholds and cells were fixed beforehand, not read off the file"
 _WIDEST: Final = 10**9  # the largest variance of one count, so that sums of many cells have intervals too
@@ -189,29 +195,11 @@ class TabulatorSettings(Settings):
     )
 
 
-class Measured(NamedTuple):
-    """One line of a budget: what is counted, with which rho per record that comes or goes, and the noise of a count."""
-
-    what: str
-    rho: Fraction
-    variance: Fraction
-
-    @property
-    def width(self) -> int:
-        """Return what 95% of errors of one count do not exceed."""
-        return half_width(self.variance)
-
-    @property
-    def deviation(self) -> float:
-        """Return the standard deviation of the noise itself, which for narrow noise is less than its parameter."""
-        return float(variance_of(self.variance)) ** 0.5
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TabulatorPlan(TablePlan):
     """What would be published; nothing random has happened, and nothing was counted."""
 
-    measured: tuple[Measured, ...]
+    measured: tuple[Query, ...]
     neighbours: str
     rho: Fraction
     given: tuple[ReleasedTable, ...] = ()
@@ -230,9 +218,11 @@ class TabulatorPlan(TablePlan):
     @property
     def facts(self) -> tuple[Fact, ...]:
         """Return rho and noise of each line of the budget, with the neighbours they are about."""
-        words = "; ".join(f"{each.what} rho {float(each.rho):g}, 95% within {each.width}" for each in self.measured)
+        words = "; ".join(f"{each.title} rho {float(each.loss):g}, 95% within {each.width}" for each in self.measured)
         names = ("what", "rho", "variance", "within_95")
-        lines = [dict(zip(names, (e.what, str(e.rho), str(e.variance), e.width), strict=True)) for e in self.measured]
+        lines = [
+            dict(zip(names, (e.title, str(e.loss), str(e.parameter), e.width), strict=True)) for e in self.measured
+        ]
         values = {"rho": str(self.rho), "neighbours": self.neighbours, "measured": lines}
         sentence = f"rho {float(self.rho):.6g} per {self.neighbours}: {words}"
         return (Fact(label="budget", sentence=sentence, values=values, for_plans=True),)
@@ -243,7 +233,6 @@ class TabulatorPlan(TablePlan):
         return f"The budget file spends rho {float(self.rho):.6g} per {self.neighbours}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tabulator(TableMechanism):
     """A mechanism that publishes counts with noise and nothing else."""
 
@@ -254,13 +243,8 @@ class Tabulator(TableMechanism):
     columns: ClassVar[Mapping[str, tuple[str, ...]]]  # of each public file
     file_words: ClassVar[Mapping[str, str]]
 
-    budget: Any = "us-2020"
-    promise: Promise = "replace"
-    tables: Sequence[Any] = ()
-    unit: str = "person"
-    settings_from: str | None = None
-
-    def _check_tables(self) -> None:
+    def check_settings(self) -> None:
+        """Refuse tables of a plan."""
         if self.tables:
             remedy = "leave [[tables]] out, or use another mechanism for them"
             raise bad_plan(f"{self.name} publishes tables of its own", where="tables", remedy=remedy)
@@ -269,13 +253,13 @@ class Tabulator(TableMechanism):
 
     @property
     @abstractmethod
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[Query, ...]:
         """Return what is measured, line by line of the budget."""
 
     @property
     def rho(self) -> Fraction:
         """Return rho per record that comes or goes."""
-        return sum((line.rho for line in self.measured), Fraction(0))
+        return sum((line.loss for line in self.measured), Fraction(0))
 
     @property
     @abstractmethod
@@ -306,8 +290,10 @@ class Tabulator(TableMechanism):
         """Return the number of records, unless the promise is about one record more or less."""
         return None if self.promise == "add-remove" else data.households.height
 
-    def specification(self, *, name: str, stage: str = AS_GIVEN, post_imputation: bool | None = None) -> Specification:
-        """Return the promise: nothing is held fixed."""
+    def specification(
+        self, *, name: str, stage: str = AS_GIVEN, post_imputation: bool | None = None, columns: Sequence[str] = ()
+    ) -> Specification:
+        """Return the promise: nothing is held fixed, and whatever the columns of the file are."""
         if self.promise == "add-remove":
             distance, unit = "d_SymDiff", self.neighbours.split()[1]
             value, formula = self.rho, "the sum of the budget file"
@@ -337,19 +323,13 @@ class Tabulator(TableMechanism):
     def problems(self, data: Microdata) -> Iterator[Problem]:
         """Yield everything that is wrong with a file for these settings."""
 
-    @abstractmethod
-    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return the public tables with one more column, ``true``: the count without noise, which stays inside."""
-
     def check(self, data: Any) -> None:
         """Raise everything that is wrong with a file, and noise that is too wide."""
         if problems := [*self.problems(as_microdata(data))]:
             raise DataError(problems)
         for line in self.measured:
-            if line.variance > _WIDEST:
-                what = (
-                    f"noise of variance {float(line.variance):.4g} ({line.what}) is too wide for tables and their sums"
-                )
+            if (wide := line.parameter) > _WIDEST:
+                what = f"noise of variance {float(wide):.4g} ({line.title}) is too wide for tables and their sums"
                 raise bad_plan(what, where="budget rho", remedy=f"write a larger rho: variances go up to {_WIDEST:,}")
 
     def draft(self, data: Microdata, *, doubts: bool) -> TabulatorPlan:
@@ -368,36 +348,35 @@ class Tabulator(TableMechanism):
         """Make the tables of the noise, and load the compiled code."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
-        for variance in {line.variance for line in self.measured}:
-            table_of(DiscreteGaussian(variance))
+        for noise in {line.noise for line in self.measured}:
+            table_of(noise)
 
     def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
-        """Count, add the noise once, and publish the sums."""
-        tables = self.counted(data, drawing(entropy), progress)
+        """Draw all tables; one more column, ``true``, is the count without noise, and stays inside."""
+        tables = self.answered(data, plan, Answers(entropy, keep=False), progress)
         public = {name: table.drop("true", strict=False) for name, table in tables.items()}
         return TableDraw(public, {name: table for name, table in tables.items() if "true" in table.columns})
 
     # ---- files and pages
 
-    def files(self, data: Microdata, plan: Any) -> Sequence[PublicFile]:
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
         """Return the tables, which are all that is published."""
         return [
             PublicFile(name=name, kind="measurements", columns=columns, words=self.file_words[name])
             for name, columns in self.columns.items()
         ]
 
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the columns of the tables."""
-        return self.columns
-
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-        """Check on the files as written that rows which are sums of others are."""
-        found = TableMechanism.verify(self, data, plan, release, written)
+        """Check on the files as written that rows which are sums of others are.
+
+        Of millions of groups the noise is not kept, so no table is computed again.
+        """
+        check_no_records(written)
         tables = {name: read_frame(written.public / f"{name}.parquet", empty=True) for name in self.columns}
         if wrong := [*self.inconsistent(tables)]:
             raise failed(wrong[0])
         result = "counts and sums of counts with the noise drawn, nothing adjusted"
-        return [*found, *(Check(what=name, cells=table.height, result=result) for name, table in tables.items())]
+        return [Check(what=name, cells=table.height, result=result) for name, table in tables.items()]
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
         """Yield what cannot be in tables of which some rows are sums of others."""
@@ -405,11 +384,7 @@ class Tabulator(TableMechanism):
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Compute the promise again from the settings, and check columns and sums of the tables."""
-        said = bundle.specification
-        again = self.specification(
-            name=said.domain.name, stage=said.domain.stage, post_imputation=said.input_premetric.post_imputation
-        )
-        audit_promise(bundle, again, found)
+        audit_promise(self.specification, bundle, found)
         tables = self._audit_columns(bundle, found)
         for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
             found.bad(what, where="public")
@@ -437,7 +412,7 @@ class Tabulator(TableMechanism):
         found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
         return tables
 
-    def reading(self, plan: Any) -> list[str]:
+    def reading_tables(self, plan: Any) -> list[str]:
         """Return what a reader of the tables must know."""
         return [
             "Every count is the true count plus noise of mean 0; column `variance` is that of the noise, and the true "
@@ -449,43 +424,26 @@ class Tabulator(TableMechanism):
         """Return the noise of one count, line by line."""
         ninety = Fraction(9, 10)
         return [
-            Typical(table=e.what, error=e.deviation, within=half_width(e.variance, level=ninety)) for e in plan.measured
+            Typical(table=e.title, error=e.deviation, within=half_width(e.parameter, level=ninety))
+            for e in plan.measured
         ]
 
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return the budget, line by line."""
         header = ("counted", "rho", "standard deviation", "95% of errors within")
-        rows = tuple((e.what, f"{float(e.rho):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
+        rows = tuple((e.title, f"{float(e.loss):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
         lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
         grid = Grid(header=header, rows=rows, numbers=header[1:])
-        return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading(plan)))]
-
-
-def drawing(entropy: Entropy) -> Draw:
-    """Return a function that draws discrete Gaussian noise, addressed by purpose and chunk."""
-    streams: dict[str, Streams] = {}
-    drawn: set[tuple[str, int]] = set()
-
-    def draw(variance: Fraction, count: int, purpose: str, chunk: int) -> Ints:
-        # The same address twice would be the same noise twice, and two counts with it would show what it hides.
-        assert (purpose, chunk) not in drawn, f"noise of {purpose} {chunk} was drawn already"
-        drawn.add((purpose, chunk))
-        if purpose not in streams:
-            streams[purpose] = Streams.of(entropy, purpose)
-        out = np.empty(count, dtype=np.int64)
-        fill_noise(DiscreteGaussian(variance), out, chunk=chunk, streams=streams[purpose])
-        return out
-
-    return draw
+        return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading_tables(plan)))]
 
 
 def with_intervals(
-    table: pl.DataFrame, variances: Sequence[Fraction], *, cells: Ints, which: Ints | None = None
+    table: pl.DataFrame, queries: Sequence[Query], *, cells: Ints, which: Ints | None = None
 ) -> pl.DataFrame:
-    """Return counts that add up so many ``cells``, each with noise of one of the variances, with their intervals."""
+    """Return counts that add up so many ``cells``, each with the noise of one of the queries, with their intervals."""
     kind = np.zeros(cells.size, dtype=np.int64) if which is None else which
     pairs, place = np.unique(np.stack([kind, cells]), axis=1, return_inverse=True)
-    each = [(variances[k], m) for k, m in pairs.T.tolist()]
+    each = [(queries[k].parameter, m) for k, m in pairs.T.tolist()]
     width = np.array([half_width(variance, m) for variance, m in each], dtype=np.int64)[place.ravel()]
     variance = np.array([float(variance_of(variance) * m) for variance, m in each])[place.ravel()]
     return table.with_columns(
@@ -495,8 +453,20 @@ def with_intervals(
     )
 
 
-def missing_columns(frame: pl.DataFrame, names: Sequence[str], *, where: str) -> list[Problem]:
-    """Return a problem for columns that a file does not have."""
-    missing = [name for name in names if name not in frame.columns]
-    remedy = f"name your columns in the settings; there are {listed(frame.columns)}"
+def missing_columns(
+    frame: pl.DataFrame, names: Sequence[str], *, where: str, settings: Mapping[str, Sequence[str]]
+) -> list[Problem]:
+    """Return a problem for columns that a file does not have.
+
+    ``settings`` has the columns that each setting names; those of all others stand in the budget file.
+    """
+    missing = list(dict.fromkeys(name for name in names if name not in frame.columns))
+    named = {key: columns for key, columns in settings.items() if {*columns} & {*missing}}
+    ways = [f"name your columns with {' and '.join(named)}"] if named else []
+    if others := [name for name in missing if not any(name in columns for columns in named.values())]:
+        ways.append(
+            f"rename yours to {listed(others)}, which the budget names, or name yours in a copy of it: `stirred census "
+            "budget --part ... --out mine.toml`, and budget = 'mine.toml'"
+        )
+    remedy = f"{'; '.join(ways)}. The file has {listed(frame.columns)}"
     return [Problem(what=f"there is no column {listed(missing)}", where=where, remedy=remedy)] if missing else []

@@ -18,8 +18,8 @@ from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.spelling import meant
 from stirred.mechanisms.doubts import PublishedTable, clamped_doubts
-from stirred.mechanisms.protocol import Check, Release, Written, failed
-from stirred.mechanisms.tables.engine import TableMechanism, audit_promise, audit_records
+from stirred.mechanisms.protocol import Check, Written, failed
+from stirred.mechanisms.tables.engine import audit_promise, audit_records
 from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.invariant import Invariant, Named
@@ -28,7 +28,7 @@ from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
-from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest, totals, values_of
+from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
@@ -156,12 +156,17 @@ def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
         )  # fmt: skip
     elif setting.start == "frame":
         needed += ["random-sample", "secret-sample"]
-        if not mechanism.sampling or mechanism.sample is None:
+        if not mechanism.sampling:
             yield Problem(
                 what="sampling amplifies here, and the draw is not stated", where="sampling",
-                remedy="write sampling = {design = 'srswor', n = 100, N = 1000} and sample = its name in the ledger",
+                remedy="write sampling = {design = 'srswor', n = 100, N = 1000}",
             )  # fmt: skip
-        elif setting != ELEVENTH and not mechanism.equal:
+        if mechanism.sample is None:
+            yield Problem(
+                what="sampling amplifies here, and releases of the same sample are added up first: its name is needed",
+                where="sample", remedy="write sample = the name of the sample in the ledger, such as 'acs-2020'",
+            )  # fmt: skip
+        if mechanism.sampling and setting != ELEVENTH and not mechanism.equal:
             yield Problem(
                 what=f"in setting {setting.number} a unit can change its stratum, and then all weights vary with the "
                 "frame: its loss is not known", where="setting", remedy="hold the frame variables fixed "
@@ -335,7 +340,7 @@ def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: fl
     for name, allowed in estimate.where.items():
         inside &= file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
     query = asked.queries.get(role)
-    noise = 0.0 if query is None else float(query.step * query.sensitivity / query.loss) * 2**0.5
+    noise = 0.0 if query is None else float(query.step * query.one / query.loss) * 2**0.5
     return PublishedTable(title=asked.title, by=select(file, estimate.by), noise=noise / per, inside=inside)
 
 
@@ -431,19 +436,6 @@ def _check_design_weights(design: SurveyDesign, drawn: DrawnSample, *, respondin
         )  # fmt: skip
 
 
-def verify(mechanism: SurveyEstimates, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-    """Raise if a number, computed again from the file, is not the one that the estimates were made of."""
-    found = TableMechanism.verify(mechanism, data, plan, release, written)
-    rows, _ = sampled(mechanism, data)
-    for each, cells in zip(plan.estimates, plan.cells, strict=True):
-        kept = release.internal["drawn"][each.title]
-        for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
-            if kept[f"{role}_true"].to_list() != numbers.tolist():
-                raise failed(f"{each.title}, computed again, is not what it was made of")
-    count = release.internal["estimates"].height
-    return [*found, Check(what="every estimate, computed again", cells=count, result="the true numbers with the noise")]
-
-
 def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written: Written) -> list[Check]:
     """Count the classes once more, where their counts are published exactly."""
     if not plan.public.held:
@@ -458,17 +450,13 @@ def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written
 def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
     """Compare the promise with that of the settings; name and columns of the file are believed."""
     audit_records(bundle, found)
-    said = bundle.specification
-    again = mechanism.specification(
-        name=said.domain.name, columns=said.domain.columns, post_imputation=said.input_premetric.post_imputation
-    )
     text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
     if text is not None and table is not None:
         if wrong := fault(mechanism, table, text):
             found.bad(wrong, where="public/estimates.parquet")
         else:
             found.checks.append(f"{table.height:,} estimates: both files alike; se, cv and flag computed anew")
-    audit_promise(bundle, again, found, held=_of_any_columns)
+    audit_promise(mechanism.specification, bundle, found, held=_of_any_columns)
     found.unchecked.append(
         "whether the numbers are those of the sample and the noise is of the stated law: both are confidential"
     )

@@ -124,7 +124,7 @@ def _positive(given: Any) -> bool:
 
 def smallest(count: SurveyQuery) -> float:
     """Return the smallest noisy class count to divide by: below it the noise could hide an empty class."""
-    decay = math.exp(-float(count.loss / count.sensitivity))
+    decay = math.exp(-float(count.loss / count.one))
     return _SURE * float(count.step) * math.sqrt(2 * decay) / (1 - decay)
 
 

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 
-from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.protocol import (
     Progress,
     Settings,
-    as_part,
-    as_parts,
     settings_doubts,
 )
 from stirred.mechanisms.tables.engine import (
-    TableDraw,
     TableMechanism,
-    Values,
-    cells_checksum,
     declared_cells,
     declared_columns,
-    values_of_tables,
-    with_numbers,
 )
-from stirred.randomness.entropy import Entropy
+from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
-from stirred.spec.given_numbers import Number, finite_loss, fraction
+from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Invariant, Margin, Named, plural
 from stirred.spec.multiverse import Multiverse
@@ -50,7 +42,7 @@ from stirred.survey.estimates.classes import too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.published import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import EstimateQueries, Public, asked, split
-from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings, place
+from stirred.survey.estimates.settings import Estimate, SurveyEstimatesSettings, place
 from stirred.survey.imputation import copies
 from stirred.survey.sample_design import SurveyDesign
 from stirred.survey.settings import Setting
@@ -76,10 +68,10 @@ COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyEstimates(TableMechanism):
     """Estimates of a sample with noise: a record of the setting's first stage is protected with ``epsilon`` in all.
 
+    >>> from stirred.randomness.entropy import Entropy
     >>> sample = pl.DataFrame({"w": [2.0, 2.0, 4.0], "sex": ["f", "m", "f"], "age": [30, 40, 50]})
     >>> survey = SurveyEstimates(
     ...     epsilon=1, attest=["design-weights"], weight_bounds=[1, 5], variance="none",
@@ -97,37 +89,11 @@ class SurveyEstimates(TableMechanism):
     own_tables: ClassVar[bool] = True
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
-    epsilon: Number
-    setting: str | int = "sample/frame"
-    attest: Sequence[str] = ()
-    weight_bounds: Sequence[Number] | None = None
-    weight_grid: Number = "1/100"
-    most_in_cluster: int | None = None
-    estimates: Sequence[Any] = ()
-    variance: str = "paid"
-    variance_share: Number = "1/5"
-    values: Values = field(default_factory=dict)
-    confidence: Number = "95%"
-    quality: str = "statcan"
-    imputation: str = "none"
-    imputed: str | None = None
-    donor_cap: int | None = None
-    adjust: Any = None
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    sample: str | None = None
-    unit: str = "household"
-    settings_from: str | None = None
-    tables: Sequence[Sequence[str]] = ()
-    taken: Sequence[str] = field(default=(), compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        attest = (self.attest,) if isinstance(self.attest, str) else tuple(self.attest)
-        object.__setattr__(self, "attest", attest)
-        object.__setattr__(self, "estimates", as_parts(Estimate, self.estimates, where="estimates"))
-        object.__setattr__(self, "adjust", as_part(Adjust, self.adjust, where="adjust") if self.adjust else None)
+    def check_settings(self) -> None:
+        """Refuse settings that do not go together; a design that cannot amplify, before any file is read."""
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
-        self.inner  # noqa: B018 (a design that cannot amplify is told before any file is read)
+        self.sample_loss  # noqa: B018
 
     @property
     def stage(self) -> Setting:
@@ -155,7 +121,7 @@ class SurveyEstimates(TableMechanism):
         return isinstance(self.design, SRSWOR)
 
     @property
-    def inner(self) -> Fraction:
+    def sample_loss(self) -> Fraction:
         """Return the loss on the sample, which is split over the estimates: composed first, then amplified once.
 
         Where answers were copied, it is that of one record of the imputed file: all copies of a person count.
@@ -195,7 +161,7 @@ class SurveyEstimates(TableMechanism):
     def asked(self, public: Public, sizes: Sequence[int]) -> tuple[EstimateQueries, ...]:
         """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
         found: list[EstimateQueries] = []
-        for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True):
+        for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.sample_loss), strict=True):
             counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
             own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
             with placed(place(each, self.estimates)):
@@ -209,17 +175,10 @@ class SurveyEstimates(TableMechanism):
         """Return the columns of domains: every value of theirs must be declared."""
         return [*dict.fromkeys(name for each in self.estimates for name in each.by)]
 
-    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the mechanism with the values that a codebook declares for its domains."""
-        names = {*self.coded_columns, *(name for each in self.estimates for name in each.where)}
-        values = values_of_tables(codebook, names)
-        return replace(
-            self, values={**values, **self.values}, taken=[name for name in values if name not in self.values]
-        )
-
-    def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the columns whose values are those of the codebook, and not of the settings."""
-        return self.taken
+    @property
+    def declared_columns(self) -> Sequence[str]:
+        """Return the columns of domains and of conditions."""
+        return [*self.coded_columns, *(name for each in self.estimates for name in each.where)]
 
     @property
     def in_words(self) -> str:
@@ -249,10 +208,10 @@ class SurveyEstimates(TableMechanism):
                 name=data.name, columns=used, post_imputation=data.post_imputation, drawn=checks.design_of(data)
             ),
             estimates=found,
-            cells=cells,
+            cells={each.title: own for each, own in zip(found, cells, strict=True)},
             public=public,
             variance=self.variance,
-            inner=exact(self.inner * self.copies),
+            inner=exact(self.sample_loss * self.copies),
             attackers=draw.beside(self),
             drawn_by=self.design,
             shares=tuple(draw.shares(self, self.design) or ()) if self.design is not None else (),
@@ -271,19 +230,20 @@ class SurveyEstimates(TableMechanism):
         *,
         name: str,
         columns: Sequence[str],
+        stage: str = "",
         post_imputation: bool | None = None,
         drawn: SurveyDesign | None = None,
     ) -> Specification:
-        """Return the promise: replaced records of the first stage, and what the setting holds fixed.
+        """Return the promise: replaced records of the setting's first stage, and what the setting holds fixed.
 
         Strata and weights by other columns of ``drawn`` are something else that is held fixed.
         """
-        stage = self.stage
+        setting = self.stage
         held: list[Invariant] = []
-        if stage.invariant:
+        if setting.invariant:
             by = {"population": (), "frame-variables": ("strata", "ids", "fpc", "weights")}
-            known = _by_columns(drawn, by.get(stage.invariant, ("fpc", "weights")))
-            held.append(Named(name=f"survey {stage.invariant}{known}", description=HELD[stage.invariant]))
+            known = _by_columns(drawn, by.get(setting.invariant, ("fpc", "weights")))
+            held.append(Named(name=f"survey {setting.invariant}{known}", description=HELD[setting.invariant]))
         if self.adjust is not None and not self.after_noise:
             held.append(Margin(of=self.unit, variables=tuple(self.adjust.poststrata)))
         elif self.variance != "none":
@@ -295,14 +255,16 @@ class SurveyEstimates(TableMechanism):
         parts = ", ".join(each.title for each in self.estimates)
         formula = f"the losses of {parts} added up"
         if self.design is not None:
-            formula = f"{formula} on the sample ({exact(self.inner).shown()}), then amplified once by {self.design}"
+            formula = (
+                f"{formula} on the sample ({exact(self.sample_loss).shown()}), then amplified once by {self.design}"
+            )
         if self.copies > 1:
             formula = f"{self.copies} times {formula}: so often one person's answers can stand in the file"
         vouched = [TOTALS] if self.adjust is not None else []
         vouched += [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
-        domain = Domain.of_file(name, stage=stage.start, record_types=(self.unit,), columns=tuple(columns))
-        if stage.start != "sample":  # what comes before or after the sample is not the file itself
-            domain = replace(domain, dataset=stage.domain)
+        domain = Domain.of_file(name, stage=setting.start, record_types=(self.unit,), columns=tuple(columns))
+        if setting.start != "sample":  # what comes before or after the sample is not the file itself
+            domain = replace(domain, dataset=setting.domain)
         return Specification(
             flavor=Flavor(
                 domain=domain,
@@ -317,62 +279,49 @@ class SurveyEstimates(TableMechanism):
             settings_from=self.settings_from, alone=(ALONE,),
         )  # fmt: skip
 
-    def draw(self, data: Microdata, plan: SurveyPlan, entropy: Entropy, progress: Progress) -> TableDraw:
-        """Compute every number, draw its noise once, and return the estimates that follow from the noisy numbers."""
-        drawn = self.drawn(data, plan, entropy.child("noise"))
-        noisy = {each.title: self.noisy(drawn[each.title]) for each in plan.estimates}
-        table = published.published(self, plan, noisy)
-        progress("noise", 1, 1)
-        inside = {"estimates": table, "weights": checks.sampled(self, data)[0].given}
-        return TableDraw({published.ESTIMATES: table}, drawn, inside)
+    def answered(self, data: Microdata, plan: SurveyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return the estimates that follow from noisy numbers; what a variance is taken around is noisy itself."""
+        return {published.ESTIMATES: published.published(self, plan, self.noisy(data, plan, ask))}
 
-    def drawn(self, data: Microdata, plan: SurveyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
-        """Return for each estimate its cells with every number, true and noise; variances follow the noisy numbers."""
-        from stirred.randomness.noise import integer_noise
-
+    def noisy(self, data: Microdata, plan: SurveyPlan, ask: Ask) -> dict[str, dict[str, Any]]:
+        """Return the noisy numbers of each estimate by role."""
         rows, _ = checks.sampled(self, data)
-        found, counts = {}, np.zeros(0, dtype=np.int64)
-        for each, cells in zip(plan.estimates, plan.cells, strict=True):
+        found: dict[str, dict[str, Any]] = {}
+        counts = np.zeros(0, dtype=np.int64)
+        for each in plan.estimates:
+            cells = plan.cells[each.title]
             values = values_of(each, data.households, cells)
-            true = totals(each, rows, values)
-
-            def noise(role: str, own: EstimateQueries = each) -> Any:
-                query = own.queries[role]
-                return integer_noise(query.noise, count=query.cells, entropy=entropy, purpose=repr((own.title, role)))
-
-            columns: dict[str, Any] = {}
-            for role, numbers in true.items():
-                columns |= {f"{role}_true": numbers, f"{role}_noise": noise(role).reshape(numbers.shape)}
-            noisy = {role: columns[f"{role}_true"] + columns[f"{role}_noise"] for role in true}
+            noisy = {role: ask(each.queries[role], true) for role, true in totals(each, rows, values).items()}
             if each is plan.class_counts:
                 counts = noisy["top"]
             if "variance" in each.queries:
                 around = plan.centred(each, cells, noisy, counts) if each.classes else (ratio_steps(each, noisy), None)
-                spread = variances(each, rows, values, *around)
-                columns |= {"variance_true": spread, "variance_noise": noise("variance")}
-            found[each.title] = with_numbers(cells, columns).with_columns(clamped=pl.lit(values.cut))
+                noisy["variance"] = ask(each.queries["variance"], variances(each, rows, values, *around))
+            found[each.title] = noisy
         return found
 
-    @staticmethod
-    def noisy(drawn: pl.DataFrame) -> dict[str, Any]:
-        """Return the noisy numbers by role: what the published estimates are made of."""
-        roles = [name.removesuffix("_true") for name in drawn.columns if name.endswith("_true")]
-        return {role: drawn[f"{role}_true"].to_numpy() + drawn[f"{role}_noise"].to_numpy() for role in roles}
+    def counted_besides(self, data: Microdata, plan: SurveyPlan) -> dict[str, dict[str, Any]]:
+        """Return how many values were clamped."""
+        found = {}
+        for each in plan.estimates:
+            cells = plan.cells[each.title]
+            cut = values_of(each, data.households, cells).cut
+            found[each.title] = {"clamped": [cut] * (cells.height if cells.width else 1)}
+        return found
+
+    def verified(self, title: str) -> dict[str, str]:
+        """Return what is said of the estimates that were compared."""
+        return {"what": "every estimate, computed again", "result": "the true numbers with the noise"}
 
     def warm(self) -> None:
         """Load what the draw needs."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
-    def premises(self, plan: SurveyPlan) -> Mapping[str, str]:
-        """Return a checksum of the cells, by which the noise is addressed."""
-        return cells_checksum((each.title, cells) for each, cells in zip(plan.estimates, plan.cells, strict=True))
-
     check = checks.check
-    verify = checks.verify
     verify_exact = checks.verify_exact
     audit_bundle = checks.audit_bundle
     files = published.files
-    reading = published.reading
+    reading_tables = published.reading
     headline = pictures.headline
     sections = pictures.sections
     shown = pictures.shown
@@ -380,12 +329,6 @@ class SurveyEstimates(TableMechanism):
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
-
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns of the file of estimates."""
-        classes = {*self.adjust.poststrata} if self.adjust is not None else set[str]()
-        held = {} if not classes or self.after_noise else {published.INVARIANTS: {"table", *classes, "count"}}
-        return {**held, published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns, *classes}}
 
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""

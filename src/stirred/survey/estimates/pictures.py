@@ -22,6 +22,7 @@ from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
 from stirred.survey.amplify import deamplify
 from stirred.survey.designs import Poisson
+from stirred.survey.estimates.checks import sampled
 from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, ROLES, SurveyPlan, noise_of
 from stirred.survey.estimates.queries import EstimateQueries, SurveyQuery, asked, bounded_variance
 from stirred.survey.settings import Setting, all_settings
@@ -249,7 +250,7 @@ def _settings(mechanism: SurveyEstimates, plan: SurveyPlan) -> Iterator[Block]:
         # Where weights and strata vary with the frame, sampling amplifies nothing.
         amplified = "sampling" in setting.amplifiers and (setting.weights_fixed or simple)
         inner = before if amplified else mechanism.loss
-        sd, here = _in_setting(one, plan, setting, share=inner / mechanism.inner), setting == plan.public.setting
+        sd, here = _in_setting(one, plan, setting, share=inner / mechanism.sample_loss), setting == plan.public.setting
         name = f"{setting.number}: {setting.start}/{setting.invariant or 'none'}"
         noise = "not possible: weights vary" if sd is None else _amount(sd)
         missed = "; ".join(setting.not_covered) if amplified else ""
@@ -262,7 +263,7 @@ def _settings(mechanism: SurveyEstimates, plan: SurveyPlan) -> Iterator[Block]:
 def _amplified(mechanism: SurveyEstimates, plan: SurveyPlan) -> tuple[Fraction, str]:
     """Return the loss on the sample where the draw amplifies, and by which draw."""
     if mechanism.design is not None:
-        return mechanism.inner, f"the draw amplifies as {mechanism.design}"
+        return mechanism.sample_loss, f"the draw amplifies as {mechanism.design}"
     if plan.public.clustered or plan.public.held:
         what = (
             "counts of the sample are held fixed" if plan.public.held else "clusters were drawn, and how is not stated"
@@ -286,7 +287,7 @@ def _in_setting(one: EstimateQueries, plan: SurveyPlan, setting: Setting, *, sha
 
 def inside(mechanism: SurveyEstimates, plan: SurveyPlan, release: Release) -> list[Section]:
     """Return how many values were clamped, the weights between their public bounds, and what could be shown."""
-    drawn, weights = release.internal["drawn"], release.internal["weights"]
+    drawn, weights = release.internal["drawn"], sampled(mechanism, release.internal["counted"])[0].given
     clamped = [(title, int(frame["clamped"][0]), plan.public.n) for title, frame in drawn.items()]
     told = "Values beyond the declared bounds count as the nearer bound. Their number is confidential."
     grid = Grid(header=("estimate", "values clamped", "records"), rows=tuple(clamped))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Fact, PublicFile
+from stirred.mechanisms.protocol import Fact, PublicFile, ReleasedColumns
 from stirred.mechanisms.tables.engine import TablePlan
 from stirred.spec.brief import figures
 from stirred.spec.exact import Exact, exact
@@ -46,7 +47,6 @@ class SurveyPlan(TablePlan):
     """What would be published; nothing random has happened."""
 
     estimates: tuple[EstimateQueries, ...]
-    cells: tuple[pl.DataFrame, ...] = field(repr=False)
     public: Public
     variance: str
     inner: Exact
@@ -82,7 +82,7 @@ class SurveyPlan(TablePlan):
     @property
     def disturbed(self) -> str:
         """Say that only estimates with noise are published."""
-        count = sum(each.height if each.width else 1 for each in self.cells)
+        count = sum(each.height if each.width else 1 for each in self.cells.values())
         after = "" if self.class_counts is None else ", calibrated to public totals afterwards"
         return f"{number(count, 'estimate')} with noise{after}; {VARIANCE[self.variance]}; no records are published"
 
@@ -122,10 +122,10 @@ class SurveyPlan(TablePlan):
         for each in self.estimates:
             told: dict[str, Any] = {"estimate": each.title}
             for role, query in each.queries.items():
-                sd = float(query.step) * 2**0.5 * float(query.sensitivity / query.loss)
+                sd = float(query.step) * 2**0.5 * float(query.one / query.loss)
                 told[role] = {
                     "cells": query.cells, "epsilon": str(query.loss), "step": str(query.step), "noise_sd": sd,
-                    "sensitivity": str(query.sensitivity * query.step),
+                    "sensitivity": str(query.one * query.step),
                 }  # fmt: skip
                 words = f"{each.title}, {ROLES.get(role, role)}: noise of standard deviation {sd:.4g}"
                 found.append(f"{words}, epsilon {exact(query.loss).shown()}")
@@ -178,9 +178,9 @@ def remark(estimate: Estimate, value: float) -> str:
 def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
     """Return the file of estimates: a function of the noisy numbers and of what is public alone."""
     rows: list[dict[str, Any]] = []
-    for asked, cells in zip(plan.estimates, plan.cells, strict=True):
+    for asked in plan.estimates:
         own = noisy[asked.title]
-        for place, cell in enumerate(text_rows(cells)):
+        for place, cell in enumerate(text_rows(plan.cells[asked.title])):
             numbers = _numbers(mechanism, plan, asked, cell, {role: z[place] for role, z in own.items()}, noisy)
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
@@ -196,7 +196,7 @@ def schema_of(by: Sequence[str]) -> dict[str, Any]:
 
 def noise_of(query: SurveyQuery, factor: float) -> Noise:
     """Return the noise of a number that an estimate is ``factor`` times of."""
-    return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
+    return Noise(float(query.loss / query.one), float(query.step) * factor)
 
 
 def _linear(
@@ -287,21 +287,32 @@ def _sampling(
     return found / below**2, noise / below**2
 
 
-def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list[PublicFile]:
-    """Return the estimates, as Parquet and as CSV. No record."""
-    columns = (*LABELS, *plan.releases["households"], *NUMBERS)
+def files(
+    mechanism: SurveyEstimates, released: ReleasedColumns, data: Microdata | None = None, plan: SurveyPlan | None = None
+) -> list[PublicFile]:
+    """Return the estimates, as Parquet and as CSV, and the classes that are published exactly. No record."""
+    classes = () if mechanism.adjust is None else tuple(mechanism.adjust.poststrata)
+    by = (name for name in released.households if name in (*mechanism.coded_columns, *classes))
+    columns = (*LABELS, *by, *NUMBERS)
     words = "the estimates with their errors"
     held = []
-    if plan.public.held and (classes := plan.public.classes) is not None:
-        named = pl.lit(" x ".join(classes.frame.columns)).alias("table")
-        listed = classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))
+    if classes and not mechanism.after_noise and (plan is None or plan.public.held):
         told = "how many sampled records each class has, exactly"
-        held = [PublicFile(name=INVARIANTS, kind="side", columns=(*listed.columns,), words=told, make=lambda: [listed])]
+        make = None if plan is None else partial(_class_sizes, plan)
+        held = [PublicFile(name=INVARIANTS, kind="side", columns=("table", *classes, "count"), words=told, make=make)]
     return [
         *held,
         PublicFile(name=ESTIMATES, kind="estimates", columns=columns, words=words),
         PublicFile(name=ESTIMATES, kind="table", columns=columns, words=f"{words}, as text"),
     ]
+
+
+def _class_sizes(plan: SurveyPlan) -> list[pl.DataFrame]:
+    """Return how many records each class has, as a table."""
+    classes = plan.public.classes
+    assert classes is not None  # where they are held
+    named = pl.lit(" x ".join(classes.frame.columns)).alias("table")
+    return [classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))]
 
 
 def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Final
 
+from stirred.mechanisms.tables.query import Query
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.spec.shift_law import DiscreteLaplace
@@ -29,13 +30,12 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyQuery:
-    """Whole numbers with noise: ``step`` is what one unit stands for, and one record moves them by ``sensitivity``."""
+class SurveyQuery(Query):
+    """Whole numbers with Laplace noise: ``step`` is what one unit stands for, and one record moves them by ``one``."""
 
     cells: int
     step: Fraction
-    sensitivity: int
-    loss: Fraction
+    gaussian: bool = False
 
     def __post_init__(self) -> None:
         _ = self.noise  # too wide to be drawn: refused by the plan
@@ -43,7 +43,12 @@ class SurveyQuery:
     @property
     def noise(self) -> DiscreteLaplace:
         """Return the law of the noise of each number."""
-        return DiscreteLaplace(self.loss / self.sensitivity)
+        return DiscreteLaplace(self.loss / self.one)
+
+    @property
+    def purpose(self) -> str:
+        """Return by what its noise is addressed."""
+        return repr((self.title, self.role))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +163,7 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
     queries: dict[str, SurveyQuery] = {}
     step = public.weight_grid * grid
     if alone:
-        queries["mean"] = _mean(public, y, grid, rest)
+        queries["mean"] = _mean(estimate, public, y, grid, rest)
     else:
         part = rest / 2 if divided else rest
         many = cells * max(after, 1)
@@ -172,8 +177,9 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
             part = part / 2
             queries["weight"] = _total(estimate, public, (1, 1), public.weight_grid, 1, part)
         queries["variance"] = _variance(estimate, public, reach, score_step, cells, part)
+    named = {role: replace(query, role=role) for role, query in queries.items()}
     return EstimateQueries(
-        estimate=estimate, y=y, x=x, ratio=ratio, grid=grid, below_grid=below, queries=queries, fine=fine, reach=reach,
+        estimate=estimate, y=y, x=x, ratio=ratio, grid=grid, below_grid=below, queries=named, fine=fine, reach=reach,
         score_step=score_step, classes=after,
     )  # fmt: skip
 
@@ -215,15 +221,15 @@ def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: 
         sensitivity = int(ht_sensitivity(public.setting, weights=public.weights, bounds=y, n=public.n))
     if sensitivity == 0:
         raise wrong("it is the same in all samples", where="by", remedy="count by a column, or with a condition")
-    return SurveyQuery(cells=cells, step=step, sensitivity=sensitivity, loss=loss)
+    return SurveyQuery(title=estimate.title, cells=cells, step=step, one=sensitivity, loss=loss)
 
 
-def _mean(public: Public, y: Range, grid: Fraction, loss: Fraction) -> SurveyQuery:
+def _mean(estimate: Estimate, public: Public, y: Range, grid: Fraction, loss: Fraction) -> SurveyQuery:
     """Return the query of a Hajek mean, which one record moves by R w_max / (w_max + (n - 1) w_min)."""
     least, most = public.weights
     moved = grid * (y[1] - y[0]) * Fraction(most, most + (public.n - 1) * least)
     # Rounding to the step moves two numbers apart by at most the next whole number of steps.
-    return SurveyQuery(cells=1, step=moved / FINE, sensitivity=FINE, loss=loss)
+    return SurveyQuery(title=estimate.title, cells=1, step=moved / FINE, one=FINE, loss=loss)
 
 
 def _reach(
@@ -264,7 +270,8 @@ def _variance(
     changed = 1 if stays and not public.clustered else 2
     one = Fraction(reach, public.most)  # of the cluster's range T, one record moves t: T^2 - (T - t)^2
     moved = changed * one * (2 * reach - one)
-    return SurveyQuery(cells=cells, step=moved * score_step**2 / FINE, sensitivity=FINE, loss=loss)
+    step = moved * score_step**2 / FINE
+    return SurveyQuery(title=estimate.title, cells=cells, step=step, one=FINE, loss=loss)
 
 
 def bounded_variance(asked: EstimateQueries, public: Public) -> Fraction:

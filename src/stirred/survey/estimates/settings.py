@@ -136,7 +136,7 @@ class SurveyEstimatesSettings(Settings):
     adjust: Adjust | None = Field(
         default=None, description="Calibration to public totals of classes.", json_schema_extra={"section": True}
     )
-    sampling: dict[str, str | int] = Field(
+    sampling: dict[str, str | int | bool] = Field(
         default={},
         description="Settings 2, 3 and 11: how the sample was drawn, in the words of `stirred survey amplify`.",
         json_schema_extra={"example": {"design": "srswor", "n": 100, "N": 1000}},

@@ -148,5 +148,7 @@ def _by_counts(mechanism: SurveyEstimates, samples: list[Any]) -> list[list[Hash
 def audit_specification(mechanism: SurveyEstimates, universe: Sequence[Hashable]) -> Specification:
     """Return the promise for a small sample: the loss on the sample, before anything amplifies it."""
     promised = mechanism.specification(name="small", columns=[*_axes(mechanism)][1:])
-    inner = Budget(policy=Derived(formula="the losses of the estimates on the sample", value=exact(mechanism.inner)))
+    inner = Budget(
+        policy=Derived(formula="the losses of the estimates on the sample", value=exact(mechanism.sample_loss))
+    )
     return replace(promised, budget=inner)

@@ -2,22 +2,18 @@
 
 Row i has the values v = j - i of the perturbed counts j from max(i - D, 0) to i + D, without 1, ..., js. Its law p
 maximises the entropy under mean 0, variance V, p(0) = pstay where that is given, and, with ``mono``, probabilities that
-rise from the left end up to v = 0. By default variance and pstay are met as equalities, or the design is refused; where
+rise from the left end up to v = 0. Variance and pstay are met as equalities, or the design is refused; where
 no whole numbers of keys meet them they are met as nearly as these can, and a note says so. The mean is 0 in any case.
-``compat`` repeats the R package ptable 1.0.0: V is a ceiling, pstay a floor that is lowered by .05, up to 20 times,
-until the variance (at three decimals) is V.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 from itertools import combinations
-from math import gcd, log
-from operator import mul
+from math import gcd, log, prod
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -37,8 +33,6 @@ from stirred.spec.given_numbers import fraction, probability
 
 Floats = npt.NDArray[np.float64]
 KEYS: Final = 10**8  # as many as eight decimals, which the files of the ptable package have
-_LOWERED: Final = Fraction(1, 20)
-_TRIES: Final = 20
 _MOST: Final = 80
 _CHANGED: Final = 11  # numbers of a row that are changed to make all of them whole: the largest
 T = TypeVar("T")
@@ -50,7 +44,6 @@ class PTableDesign:
 
     table: PTable
     probabilities: tuple[tuple[float, ...], ...]
-    tries: tuple[int, ...]
     notes: tuple[str, ...]
 
 
@@ -63,7 +56,6 @@ def design_ptable(
     mono: Sequence[bool] = (True,),
     step: int = 1,
     keys: int = KEYS,
-    compat: bool = False,
 ) -> PTableDesign:
     """Return the table for counts 1, ..., D (with js: D + js + 1); its last row serves all larger counts.
 
@@ -75,30 +67,34 @@ def design_ptable(
     ((-1, 0, 1, 2), (37500000, 37500000, 12500000, 12500000))
     """
     _check(D=D, V=V, js=js, step=step, keys=keys)
-    rows, laws, tries, notes = [], [], [], []
+    rows, laws, notes = [], [], []
     for i in range(1, (D if js == 0 else D + js + 1) + 1):
-        stay, rising = _of_row(pstay, i), _of_row(mono, i)
         support = [j for j in range(max(i - D, 0) * step, (i + D) * step + 1) if not 0 < j <= js * step]
         scaled = np.array([j - i * step for j in support], dtype=np.int64)
-        row = _RowLaw(values=scaled / step, mono=rising and 0 in scaled, pstay=None)
-        law, tried, told = _compat(row, float(V), stay) if compat else (*_exact(row, V, stay, i), "")
+        there = 0 in scaled  # whether the count itself is among the values
+        stay, rising = _of_row(pstay, i) if there else None, _of_row(mono, i) and there
+        row = _RowLaw(values=scaled / step, mono=rising, pstay=None if stay is None else float(stay))
+        law = row.solved(float(V))
+        if law is None or law.min() <= 0:
+            kept = f" that stays with probability {stay}" if stay is not None else ""
+            what = f"count {i}: no noise of mean 0 and variance {V}{kept} exists on these values"
+            remedy = "choose another V, pstay, D or js"
+            raise bad_plan(f"{what}{', rising up to 0' if rising else ''}", where="ptable", remedy=remedy)
         laws.append(tuple(law.tolist()))
-        tries.append(tried)
-        notes += [f"count {i}: {each}" for each in (told or _above(row, V, law),) if each]
-        fixed = None if stay is None or compat else stay
-        weights = _whole(scaled, law, keys=keys, V=None if compat else V * step**2, pstay=fixed, mono=row.mono)
+        notes += [f"count {i}: {each}" for each in _above(row, V, law)]
+        weights = _whole(scaled, law, keys=keys, V=V * step**2, pstay=stay, mono=rising)
         rows.append(PTableRow(count=i, values=tuple(int(v) for v in scaled), weights=weights))
         has = Fraction(int((scaled**2 * np.array(weights)).sum()), keys * step**2)
-        if not compat and has != V:
+        if has != V:
             # With D = 2 and pstay or js few laws are left, whose probabilities need not be whole numbers of keys.
             notes.append(f"count {i}: no whole numbers of {keys:,} keys have variance {V}; it is {float(has):.10g}")
         stays = Fraction(rows[-1].law.get(0, 0), keys)
-        if fixed is not None and 0 in scaled and stays != fixed:
+        if stay is not None and stays != stay:
             notes.append(
-                f"count {i}: no whole number of {keys:,} keys is {fixed} of them; it stays with {float(stays):.10g}"
+                f"count {i}: no whole number of {keys:,} keys is {stay} of them; it stays with {float(stays):.10g}"
             )
     table = PTable(rows=tuple(rows), keys=keys, step=step)
-    return PTableDesign(table=table, probabilities=tuple(laws), tries=tuple(tries), notes=tuple(notes))
+    return PTableDesign(table=table, probabilities=tuple(laws), notes=tuple(notes))
 
 
 def _of_row(given: Sequence[T], i: int) -> T:
@@ -220,76 +216,22 @@ def _family(
     return mass * law / size if met else None
 
 
-def _compat(row: _RowLaw, V: float, stay: Fraction | None) -> tuple[Floats, int, str]:
-    """Return the law as the ptable package does: variance at most V, pstay a floor that is lowered."""
-    tried, floor_at, law = 1, stay, _at_most(row, V, stay)
-    while stay is not None and tried < _TRIES and (law is None or round(_variance(row, law), 3) != V):
-        tried, floor_at = tried + 1, stay - _LOWERED * tried
-        law = _at_most(row, V, floor_at if floor_at > 0 else None)
-    if law is None:
-        raise bad_plan(f"no law with variance {V:g}", where="V", remedy="write a larger variance, or a smaller js")
-    told = []
-    if stay is not None and floor_at is not None and floor_at < stay:
-        told.append(f"pstay {float(stay):g} was lowered: values stay with probability {law[row.values == 0].sum():.6f}")
-    if abs(_variance(row, law) - V) > 1e-6:
-        told.append(f"the variance is {_variance(row, law):.6f}, below V")
-    return law, tried, "; ".join(told)
-
-
-def _at_most(row: _RowLaw, V: float, stay: Fraction | None) -> Floats | None:
-    """Return the law of largest entropy with variance at most V and p(0) at least ``stay``."""
-    best = None
-    floors = [None] if stay is None or 0 not in row.values else [None, float(stay)]
-    for at, variance in ((at, variance) for at in floors for variance in (None, V)):
-        law = _RowLaw(values=row.values, mono=row.mono, pstay=at).solved(variance)
-        if law is None or _variance(row, law) > V + 1e-9 or law.min() <= 0:
-            continue
-        if len(floors) == 2 and law[row.values == 0].sum() < float(floors[1] or 0) - 1e-12:
-            continue
-        # With fewer constraints held the entropy is larger: the first law that fits all of them is the best one.
-        if best is None or _entropy(law) > _entropy(best):
-            best = law
-    return best
-
-
-def _exact(row: _RowLaw, V: Fraction, stay: Fraction | None, i: int) -> tuple[Floats, int]:
-    """Return the law with this variance and pstay exactly, or refuse."""
-    if stay is not None and 0 not in row.values:
-        stay = None  # the count itself is not among the values
-    law = _RowLaw(values=row.values, mono=row.mono, pstay=None if stay is None else float(stay)).solved(float(V))
-    if law is None or law.min() <= 0:
-        kept = f" that stays with probability {stay}" if stay is not None else ""
-        raise bad_plan(
-            f"count {i}: no noise of mean 0 and variance {V}{kept} exists on these values"
-            f"{', rising up to 0' if row.mono else ''}",
-            where="ptable",
-            remedy="choose another V, pstay, D or js; --compat lowers pstay and V silently, and says so here",
-        )
-    return law, 1
-
-
-def _above(row: _RowLaw, V: Fraction, law: Floats) -> str:
+def _above(row: _RowLaw, V: Fraction, law: Floats) -> Iterator[str]:
     """Say where the variance is above that of the row's own entropy maximum: far values become likelier than near."""
-    largest = row.solved(None)
-    if largest is None or law[row.values == 0].sum() == 0 or float(V) <= _variance(row, largest) + 1e-9:
-        return ""
-    most = _variance(row, largest)
-    return f"V {float(V):g} is above {most:.6f}, the variance of largest entropy: the right tail is heavier than needed"
-
-
-def _variance(row: _RowLaw, law: Floats) -> float:
-    return float(row.values**2 @ law)
-
-
-def _entropy(law: Floats) -> float:
-    return -float((law * np.log(law)).sum())
+    largest = replace(row, pstay=None).solved(None)
+    if largest is None or law[row.values == 0].sum() == 0:
+        return
+    most = float(row.values**2 @ largest)
+    if float(V) > most + 1e-9:
+        largest_entropy = f"V {float(V):g} is above {most:.6f}, the variance of largest entropy"
+        yield f"{largest_entropy}: the right tail is heavier than needed"
 
 
 # ---- whole numbers of keys --------------------------------------------------------------------------------
 
 
 def _whole(
-    values: npt.NDArray[np.int64], law: Floats, *, keys: int, V: Fraction | None, pstay: Fraction | None, mono: bool
+    values: npt.NDArray[np.int64], law: Floats, *, keys: int, V: Fraction, pstay: Fraction | None, mono: bool
 ) -> tuple[int, ...]:
     """Return whole numbers close to ``keys * law`` in squares, with sum ``keys`` and mean 0, rising as the law does.
 
@@ -301,7 +243,7 @@ def _whole(
     fixed = zero if pstay is not None and zero >= 0 and (pstay * keys).denominator == 1 else -1
     if fixed >= 0 and pstay is not None:
         start[fixed] = int(pstay * keys)
-    square = None if V is None or (V * keys).denominator != 1 else int(V * keys)
+    square = int(V * keys) if (V * keys).denominator == 1 else None
     top = zero if mono else -1  # numbers may not fall before this place
     # Rounding is off by less than a key each: of a long row the largest numbers make up for it.
     free = sorted(sorted((k for k in range(values.size) if k != fixed), key=lambda k: -law[k])[:_CHANGED])
@@ -393,8 +335,8 @@ def _steps(values: npt.NDArray[np.int64], free: Sequence[int], *, size: int) -> 
     for columns in combinations(free, size):
         at = [int(values[c]) for c in columns]
         # Divided differences: the coefficients 1 / prod (v - w) are orthogonal to all lower powers.
-        parts = [Fraction(1, _product(v - w for w in at if w != v)) for v in at]
-        numbers = [int(x * _product(y.denominator for y in parts)) for x in parts]
+        parts = [Fraction(1, prod(v - w for w in at if w != v)) for v in at]
+        numbers = [int(x * prod(y.denominator for y in parts)) for x in parts]
         step = np.zeros(values.size, dtype=np.int64)
         step[list(columns)] = [x // gcd(*numbers) for x in numbers]
         found += [step, -step]
@@ -404,10 +346,6 @@ def _steps(values: npt.NDArray[np.int64], free: Sequence[int], *, size: int) -> 
             step[[a, b, c, d]] = 1, -1, -1, 1
             found += [step, -step]
     return found
-
-
-def _product(factors: Iterable[int]) -> int:
-    return reduce(mul, factors, 1)
 
 
 _WIDTH: Final = 24
@@ -429,7 +367,7 @@ class PTableDesignOptions(BaseModel):
     mono: Literal["yes", "no"] = Field(default="yes", description="Whether probabilities rise up to no change.")
     step: int = Field(default=1, description="For sums: values of noise are multiples of 1/step.")
     keys: int = Field(default=KEYS, description="How many keys there are: probabilities are whole numbers of them.")
-    compat: bool = Field(default=False, description="As the R package ptable: V a ceiling, pstay a floor it may lower.")
+    compat: bool = Field(default=False, description="No longer there: give a table of the R package ptable instead.")
     out: Path | None = Field(default=None, description="Where to write the table; must not exist.")
     format: Literal["ptable", "ons"] = Field(default="ptable", description="Columns i;j;p;v;p_int_ub, or one a key.")
 
@@ -451,6 +389,12 @@ def design(options: Any, progress: Progress | None) -> Outcome:
     """Compute a table, say which constraints it meets, and write it."""
     del progress
     ons = options.format == "ons"
+    if options.compat:
+        what, remedy = (
+            "tables are no longer designed as the R package ptable does",
+            "write one there, and name its file",
+        )
+        raise bad_plan(f"{what}; the last commit that has it is 6e233e26", where="--compat", remedy=remedy)
     if options.out is not None:
         _check_free(options.out)
     if ons and options.keys > _ONS_KEYS:
@@ -464,14 +408,13 @@ def design(options: Any, progress: Progress | None) -> Outcome:
         mono=[options.mono == "yes"],
         step=options.step,
         keys=options.keys,
-        compat=options.compat,
     )
     rows = [("note", note) for note in designed.notes]
     if options.out is not None:
         with file_at(options.out, private=False) as half:
             designed.table.frame(ons=ons).write_csv(half, separator="," if ons else ";")
         rows.append(("wrote", str(options.out)))
-    return _shown(designed.table, rows=rows, values={"notes": list(designed.notes), "tries": list(designed.tries)})
+    return _shown(designed.table, rows=rows, values={"notes": list(designed.notes)})
 
 
 def show(options: Any, progress: Progress | None) -> Outcome:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 
@@ -18,42 +19,40 @@ from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
     ExpectedError,
-    Mechanism,
     Progress,
     PublicFile,
     Rate,
+    ReleasedColumns,
     Settings,
     Table,
     TooLargeError,
 )
-from stirred.mechanisms.tables.cellkey import checks, pages, tradeoff
-from stirred.mechanisms.tables.cellkey.pages import CellKeyPlan, promised
+from stirred.mechanisms.tables.cellkey import plan as plans
+from stirred.mechanisms.tables.cellkey import tradeoff
 from stirred.mechanisms.tables.cellkey.perturbation import (
+    KeyedRecords,
+    KeyedTable,
     KeyFile,
     Keys,
     Magnitude,
-    Perturbation,
-    perturbed_table,
     sums_of,
 )
+from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
 from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table, read_ptable, table_of
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, KeyTradeOff
+from stirred.mechanisms.tables.cellkey.tradeoff import KeyTradeOff
 from stirred.mechanisms.tables.engine import (
-    TableDraw,
     TableMechanism,
-    Values,
     declared_cells,
     declared_columns,
-    mechanism_before,
     require_tables,
-    values_of_tables,
 )
+from stirred.mechanisms.tables.query import Ask
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process
 from stirred.spec.domain import Domain
 from stirred.spec.exact import INFINITE, Exact, exact
-from stirred.spec.given_numbers import Number, loss
+from stirred.spec.given_numbers import loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Margin
 from stirred.spec.multiverse import Multiverse
@@ -133,12 +132,10 @@ KEYS: Final = "keys are secret, and uniform and independent for different record
 DECLARED: Final = "the values that the variables of the tables can take were declared beforehand, not read off the file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CellKey(TableMechanism):
     """Tables whose counts are perturbed by what their records' keys look up; the same set has the same noise.
 
-    ``tab_vars`` by ``geog`` are one more table, under the names of the ONS. ``values`` declares which values the
-    variables of the tables can take. With ``after``, a mechanism that releases
+    ``values`` declares which values the variables of the tables can take. With ``after``, a mechanism that releases
     records, tables are counted from these, under keys drawn for this release.
 
     >>> from fractions import Fraction
@@ -162,79 +159,61 @@ class CellKey(TableMechanism):
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
     loss_setting: ClassVar[str] = "epsilon"
 
-    ptable: PTable | Mapping[str, Any]
-    tables: Sequence[Sequence[str]] = ()
-    geog: Sequence[str] = ()
-    tab_vars: Sequence[str] = ()
-    epsilon: Number = 1
-    threshold: int = 0
-    keyed_by: KeyedBy = "records"
-    zeros: str = "protected"
-    key: str | bytes | None = None
-    record_key: str | None = None
-    keys: str = "prf"
-    magnitude: Magnitude | Mapping[str, Any] | None = None
-    magnitude_ptable: PTable | Mapping[str, Any] | None = None
-    after: Mapping[str, Any] | None = None
-    values: Values = field(default_factory=dict)
-    unit: str = "household"
-    settings_from: str | None = None
-    table: PTable = field(init=False, repr=False, compare=False)
-    inner: Mechanism | None = field(init=False, repr=False, compare=False, default=None)
+    def __init__(self, settings: Settings | None = None, *, key: bytes | str | None = None, **given: Any) -> None:
+        plain: dict[str, Any] = {name: plain_table(each) for name, each in given.items() if isinstance(each, PTable)}
+        if isinstance(given.get("magnitude"), Magnitude):
+            plain["magnitude"] = given["magnitude"].model_dump()
+        named = KeyFile.holding(key) if isinstance(key, bytes) else key
+        own = {} if named is None else {"key": named}
+        super().__init__(settings, **{"tables": (), **given, **plain, **own})
+        if isinstance(named, KeyFile):  # checked settings have its name alone
+            object.__setattr__(self, "settings", self.settings.model_copy(update={"key": named}))
 
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        named = [(*_names(self.tab_vars), *_names(self.geog))] if self.tab_vars else []
-        put(self, "tables", (*(_names(t) for t in self.tables), *named))
-        put(self, "tab_vars", ())
-        put(self, "epsilon", epsilon := loss(self.epsilon, where="epsilon", finite=True))
-        if epsilon.is_infinite:
+    def check_settings(self) -> None:
+        """Refuse settings that do not go together."""
+        if loss(self.epsilon, where="epsilon", finite=True).is_infinite:
             what = "at an infinite loss every delta is 0, which says nothing about these tables"
             raise bad_plan(what, where="epsilon", remedy="write the loss at which delta is to be stated, such as 1")
-        put(self, "table", table_of(self.ptable))
-        if isinstance(self.magnitude, Mapping):
-            put(self, "magnitude", Magnitude.of(self.magnitude))
-        if self.after is not None:
-            put(self, "inner", mechanism_before(self.after, unit=self.unit, published=self.published_columns))
-        checks.check_settings(self)
+        self.sums  # noqa: B018 (wrong ones are refused before any file is read)
+        plans.check_settings(self)
+
+    @cached_property
+    def table(self) -> PTable:
+        """Return the perturbation table."""
+        return table_of(self.ptable)
+
+    @cached_property
+    def sums(self) -> Magnitude | None:
+        """Return how sums are published, where they are."""
+        return None if self.magnitude is None else Magnitude.of(self.magnitude)
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
         """Return the mechanism; without any table there is nothing to release."""
         require_tables(others.get("tables"))
-        return super(CellKey, cls).of_settings(settings, **others)
+        return cls(settings, **others)
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the mechanism with the values that the variables of its tables can take."""
-        own = replace(self, values=values_of_tables(codebook, self.names))
+        """Return the mechanism with the values that the variables of its tables can take, and what comes before."""
+        own = TableMechanism.with_codebook(self, codebook, missing_as=missing_as)
         if self.inner is not None:
             object.__setattr__(own, "inner", self.inner.with_codebook(codebook, missing_as=missing_as))
         return own
 
-    def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the variables of the tables: their values are those of the codebook."""
-        return [*self.values]
+    @property
+    def declared_columns(self) -> list[str]:
+        """Return the variables of all tables."""
+        return list(dict.fromkeys(name for variables in self.tables or () for name in variables))
 
     @property
     def coded_columns(self) -> Sequence[str]:
-        """Return the variables of the tables."""
-        return self.names if self.inner is None else self.inner.coded_columns
+        """Return the variables of the tables, or what a mechanism before has."""
+        return self.declared_columns if self.inner is None else self.inner.coded_columns
 
     @property
-    def names(self) -> list[str]:
-        """Return the variables of all tables."""
-        return list(dict.fromkeys(name for variables in self.tables for name in variables))
-
-    @property
-    def published_columns(self) -> list[str]:
-        """Return the columns that the tables are made of: their variables, and the one that is added up."""
-        return [*self.names, *(() if self.sums is None or self.sums.column in self.names else (self.sums.column,))]
-
-    @property
-    def sums(self) -> Magnitude | None:
-        """Return how sums are published; None where they are not."""
-        assert not isinstance(self.magnitude, Mapping)
-        return self.magnitude
+    def table_sources(self) -> list[str]:
+        """Return the variables of all tables, and the column that is added up."""
+        return [*dict.fromkeys([*self.declared_columns, *([] if self.sums is None else [self.sums.column])])]
 
     @property
     def in_words(self) -> str:
@@ -271,8 +250,10 @@ class CellKey(TableMechanism):
             zeros_fixed=self.zeros == "fixed",
         )
 
-    def specification(self, *, name: str, stage: str, post_imputation: bool | None = None) -> Specification:
-        """Return the promise between files that differ by one record added or removed."""
+    def specification(
+        self, *, name: str, stage: str, post_imputation: bool | None = None, columns: Sequence[str] = ()
+    ) -> Specification:
+        """Return the promise between files that differ by one record added or removed, about the tables' columns."""
         trade, epsilon = self.trade, loss(self.epsilon, where="epsilon")
         delta = None if trade is None else trade.rounded(epsilon)
         finite = delta is not None and delta < 1
@@ -287,7 +268,9 @@ class CellKey(TableMechanism):
         keyed = (KeysAlone(column=self.record_key or ""),) if self.keys == "additive" else ()
         return Specification(
             flavor=Flavor(
-                domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(self.names)),
+                domain=Domain.of_file(
+                    name, stage=stage, record_types=(self.unit,), columns=tuple(self.declared_columns)
+                ),
                 multiverse=Multiverse(invariants=tuple(fixed) if self.zeros == "fixed" else ()),
                 input_premetric=InputPremetric(
                     name="d_SymDiff", unit=self.unit, within=1, post_imputation=post_imputation
@@ -305,13 +288,13 @@ class CellKey(TableMechanism):
 
     def draft(self, data: Microdata, *, doubts: bool) -> CellKeyPlan:
         """Return the promise and the cells, and the plan of what comes before."""
-        persons = checks.person_columns(self, data)
-        columns = {name: checks.column(data, name) for name in self.names}
-        declared = declared_columns(self.names, self.values, columns, otherwise="or in Python with values")
+        persons = plans.person_columns(self, data)
+        columns = {name: plans.column(data, name) for name in self.declared_columns}
+        declared = declared_columns(self.declared_columns, self.values, columns, otherwise="or in Python with values")
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
         inner = None if self.inner is None else self.inner.plan(data, doubts=doubts)
         if inner is not None:
-            checks.check_released(self, inner.releases, persons)
+            plans.check_released(self, inner.releases, persons)
             inner = inner.judged(())  # its records stay inside, and expose no one
         if self.inner is None or inner is None:
             specification = self.specification(name=data.name, stage=data.stage, post_imputation=data.post_imputation)
@@ -322,54 +305,60 @@ class CellKey(TableMechanism):
             specification = replace(specification.with_flavor(multiverse=fixed), alone=(inside,))
         return CellKeyPlan(
             specification=specification,
-            dropped=columns_beside(data, {*self.published_columns, self.record_key or ""}),
+            dropped=columns_beside(data, {*self.table_sources, self.record_key or ""}),
             mechanism=self,
             cells=cells,
             persons=persons,
             inner=inner,
         )
 
-    def draw(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy, progress: Progress) -> TableDraw:
-        """Count every table, look the noise of every cell up, and return the perturbed tables alone."""
-        perturbation = self._perturbation(entropy)
-        files = {"households": data.households}
-        if self.inner is not None:
-            # The opening has refused what was not accepted.
-            accept = [each.name for each in plan.inner.doubts if each.refuses and not each.final]
-            before = self.inner.release(
-                data, entropy.child("before"), accept=accept, plan=plan.inner, progress=progress
-            )
-            files = {"households": before.public.frame(RECORDS)}
-            if plan.persons:
-                people = before.public.frame(PERSONS)
-                link = people.columns[0]
-                homes = files["households"]
-                shared = [name for name in homes.columns if name == link or name not in people.columns]
-                files["persons"] = people.join(homes.select(shared), on=link, how="left")
-        keyed = {kind: perturbation.keyed(frame, kind, data) for kind, frame in files.items()}
-        found = {}
-        for title, cells in plan.cells.items():
-            kind = "persons" if {*cells.columns} & {*plan.persons} else "households"
-            found[title] = perturbed_table(cells, keyed[kind], perturbation)
-        sums = {sums_of(title): each.sums for title, each in found.items() if each.sums is not None}
-        public = {**{title: each.released for title, each in found.items()}, **sums}
-        return TableDraw(public, {title: each.cells for title, each in found.items()}, {"sums": sums})
-
-    def _perturbation(self, entropy: Entropy) -> Perturbation:
-        secret = self.key.secret if isinstance(self.key, KeyFile) else self.key
-        if isinstance(secret, str):
+    def counted_file(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> KeyedRecords:
+        """Return the records with their keys: those of the file, or those that a mechanism before releases."""
+        secret = self.key.secret if isinstance(self.key, KeyFile) else None
+        if secret is None and self.key is not None:
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
-        return Perturbation(
+        records = KeyedRecords(
+            files=self._files(data, plan, entropy),
             table=self.table,
             keys=Keys.drawn(entropy) if secret is None else Keys(secret),
-            entropy=entropy if secret is None else None,
             keyed_by=self.keyed_by,
             record_key=self.record_key,
-            threshold=self.threshold,
             magnitude=self.sums,
             magnitude_table=self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable),
         )
+        return records.with_keys(data, entropy if secret is None else None)
+
+    def _files(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
+        if self.inner is None:
+            return {"households": data.households}
+        # The opening has refused what was not accepted.
+        accept = [each.name for each in plan.inner.doubts if each.refuses and not each.final]
+        before = self.inner.release(data, entropy.child("before"), accept=accept, plan=plan.inner).public
+        homes = before.frame(RECORDS)
+        if not plan.persons:
+            return {"households": homes}
+        people = before.frame(PERSONS)
+        link = people.columns[0]
+        shared = [name for name in homes.columns if name == link or name not in people.columns]
+        return {"households": homes, "persons": people.join(homes.select(shared), on=link, how="left")}
+
+    def answered(self, data: KeyedRecords, plan: CellKeyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return every table with what its keys look up, without counts below the threshold; and the sums."""
+        counts, sums = {}, {}
+        for title, cells in plan.cells.items():
+            found = data.counted(cells, "persons" if {*cells.columns} & {*plan.persons} else "households")
+            noisy = pl.Series("count", ask(KeyedTable(title, found), found["pre_sd_count"].to_numpy()))
+            shown = noisy >= self.threshold
+            counts[title] = cells.with_columns(count=pl.when(shown).then(noisy))
+            sums[sums_of(title)] = cells.with_columns(sum=pl.when(shown).then(found["sum"]))
+        return counts if self.sums is None else {**counts, **sums}
+
+    def verified(self, title: str) -> dict[str, str]:
+        """Return what is said of a table that was compared; sums belong to a table that is named already."""
+        if title.startswith("tables/"):
+            return {}
+        return {"what": f"table {title}", "result": "the counts with what was looked up"}
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return what tells the key from others: a resumed run must use the same."""
@@ -377,32 +366,25 @@ class CellKey(TableMechanism):
 
     # ---- what is handed over, each in a module of its own
 
-    check = checks.check
-    doubts = checks.doubts
-    typical_errors = pages.typical_errors
-    sections = pages.sections
-    expected = checks.expected
-    audit_bundle = checks.audit_bundle
-    audit_unstated = classmethod(checks.audit_unstated)
+    check = plans.check
+    doubts = plans.doubts
+    typical_errors = plans.typical_errors
+    sections = plans.sections
+    audit_bundle = plans.audit_bundle
+    audit_unstated = classmethod(plans.audit_unstated)
     law = tradeoff.law
     audit_universes = tradeoff.audit_universes
     audit_specification = tradeoff.audit_specification
 
-    def files(self, data: Microdata, plan: Any) -> list[PublicFile]:
-        """Return the tables of sums; counts are the tables of the plan."""
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
+        """Return the tables of sums; counts are the tables of the plan. No record."""
         if self.sums is None:
             return []
         words = f"sums of {self.sums.column}, perturbed; empty where the count is left empty"
         return [
-            PublicFile(name=sums_of(t), kind="table", columns=(*c.columns, "sum"), words=words)
-            for t, c in plan.cells.items()
+            PublicFile(name=sums_of(" x ".join(by)), kind="table", columns=(*by, "sum"), words=words)
+            for by in self.tables
         ]
-
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns that each file may have: none of records. Sums stood beside the tables before."""
-        named = {Path(sums_of(" x ".join(t))).name: t for t in self.tables if self.sums is not None}
-        sums = {name: {*t, "sum"} for name, t in named.items()}
-        return {RECORDS: set(), PERSONS: set(), **sums}
 
     def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
         """Say what was done to a table."""
@@ -410,13 +392,13 @@ class CellKey(TableMechanism):
 
     def conclusions(self, plan: Any) -> list[str]:
         """Return the three sentences, and how to read the tables."""
-        return [*promised(plan), *self.reading(plan)]
+        return [*plans.promised(plan), *self.reading_tables(plan)]
 
     def number_of_records(self, data: Microdata) -> int | None:
         """Return None: tables tell no exact number, and what a swap before them keeps stays inside."""
         return None
 
-    def reading(self, plan: Any) -> list[str]:
+    def reading_tables(self, plan: Any) -> list[str]:
         """Return what a reader of the tables must know."""
         fair = not any(self.table.bias(row.count) for row in self.table.rows)
         noise = "Noise is 0 on average" if fair else "Noise is not 0 on average: report.html shows its bias by count"
@@ -464,7 +446,3 @@ class CellKey(TableMechanism):
         """Return epsilon with its delta."""
         delta = None if self.trade is None else self.trade.delta(loss(self.epsilon, where="epsilon"))
         return f"epsilon {epsilon.shown()}" + ("" if delta is None or self.inner else f", delta {exact(delta).shown()}")
-
-
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)

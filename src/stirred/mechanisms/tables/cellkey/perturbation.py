@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_file, bad_plan, number
 from stirred.data.sources import read_text
+from stirred.mechanisms.protocol import failed
 from stirred.mechanisms.tables.cellkey.ptable import PTable
 from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy
 from stirred.randomness.entropy import Entropy
@@ -60,7 +61,12 @@ class KeyFile(str):
         if len(secret) != KEY_BYTES:
             remedy = "make one with `stirred ptable key FILE`, and keep it as long as tables are to be consistent"
             raise bad_file(f"a key has {2 * KEY_BYTES} hexadecimal digits", where=given, remedy=remedy)
-        found = cls(given)
+        return cls.holding(secret, given)
+
+    @classmethod
+    def holding(cls, secret: bytes, name: str = "a key given in Python") -> KeyFile:
+        """Return a key with what it is called."""
+        found = cls(name)
         found.secret = secret
         return found
 
@@ -101,17 +107,6 @@ def drawn_records(count: int, entropy: Entropy) -> pl.DataFrame:
     """Return keys drawn for each of the rows of one release."""
     words = entropy.words("record keys", chunk=0, count=_LIMBS * count)
     return limbs_frame(np.asarray(words).reshape(-1, _LIMBS))
-
-
-def summed_keys() -> list[pl.Expr]:
-    """Return the sums of the key columns, for a group of records."""
-    return [pl.col(name).sum() for name in _NAMES]
-
-
-def set_key(sums: Mapping[str, Any]) -> bytes:
-    """Return the key of a set of records: the sum of theirs modulo 2^128."""
-    total = sum(int(sums[name]) << 32 * limb for limb, name in enumerate(_NAMES)) % (1 << _BITS)
-    return total.to_bytes(_BITS // 8, "little")
 
 
 def definition_key(cell: Mapping[str, Any]) -> bytes:
@@ -201,7 +196,7 @@ class Magnitude(BaseModel):
 
         >>> from fractions import Fraction
         >>> from stirred.mechanisms.tables.cellkey.design import design_ptable
-        >>> table = design_ptable(D=2, V=Fraction(1), step=2, compat=True).table
+        >>> table = design_ptable(D=2, V=Fraction(1), step=2).table
         >>> round(Magnitude(column="turnover").perturbed(1580, [1200, 300, 80], table, [7 * table.keys // 10]), 6)
         1702.132231
         """
@@ -262,34 +257,72 @@ def summed(column: pl.Series) -> pl.Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Perturbation:
-    """The perturbation table and the keys of one release; ``entropy`` draws record keys where no key is kept."""
+class KeyedRecords:
+    """The records of one release, by kind, with the keys of each, and what the keys of cells are looked up in."""
 
+    files: Mapping[str, pl.DataFrame]
     table: PTable
     keys: Keys
-    entropy: Entropy | None
     keyed_by: KeyedBy
     record_key: str | None
-    threshold: int
     magnitude: Magnitude | None
     magnitude_table: PTable
 
-    def keyed(self, frame: pl.DataFrame, kind: str, data: Microdata) -> pl.DataFrame:
-        """Return the records with their keys."""
+    def with_keys(self, data: Microdata, entropy: Entropy | None) -> KeyedRecords:
+        """Return the records with their keys, which ``entropy`` draws where no key is kept."""
+        return replace(self, files={kind: self._keyed(kind, data, entropy) for kind in self.files})
+
+    def _keyed(self, kind: str, data: Microdata, entropy: Entropy | None) -> pl.DataFrame:
+        frame = self.files[kind]
         if self.record_key is not None:
             own = whole_keys(frame[self.record_key], below=self.table.keys).alias(_RECORD_KEY)
             return frame.with_columns(own)
-        if self.entropy is not None:
-            return frame.hstack(drawn_records(frame.height, self.entropy.child(f"keys of {kind}")))
+        if entropy is not None:
+            return frame.hstack(drawn_records(frame.height, entropy.child(f"keys of {kind}")))
         return frame.hstack(self.keys.of_records(identified(frame, data).to_list()))
 
-    def key_of(self, cell: dict[str, Any], sums: dict[str, Any]) -> bytes | int:
-        """Return what identifies a cell: the sum of its records' keys, or its definition."""
+    def counted(self, cells: pl.DataFrame, kind: str) -> pl.DataFrame:
+        """Return each cell with its count, what its key looks up, and its perturbed sum."""
+        names, keyed = cells.columns, self.files[kind]
+        wanted = [pl.len().cast(pl.Int64).alias("pre_sd_count")]
+        wanted += [pl.col(_RECORD_KEY).sum()] if self.record_key is not None else [pl.col(n).sum() for n in _NAMES]
+        if self.magnitude is not None:
+            value = pl.col(self.magnitude.column)
+            keyed = keyed.with_columns(summed(keyed[self.magnitude.column]))
+            most = len(self.magnitude.epsilons)
+            largest = value.drop_nulls().sort_by(value.drop_nulls().abs(), descending=True).head(most)
+            wanted += [value.sum().alias(_TOTAL), largest.alias(_TOP)]
+        found = cells.join(
+            keyed.group_by(names).agg(wanted), on=names, how="left", nulls_equal=True, maintain_order="left"
+        ).with_columns(pl.col("pre_sd_count").fill_null(0))
+        schema = {"ckey": pl.Int64, "pcv": pl.Int64, "pvalue": pl.Int64, "sum": pl.Float64}
+        rows = [self._looked_up(row, names) for row in found.iter_rows(named=True)]
+        return found.select("pre_sd_count").hstack(pl.DataFrame(rows, schema=schema, orient="row"))
+
+    def _looked_up(self, row: dict[str, Any], names: Sequence[str]) -> tuple[int | None, int, int, float]:
+        """Return key, row of the table, noise and perturbed sum of a cell."""
+        count = int(row["pre_sd_count"])
+        if count == 0:
+            return None, 0, 0, 0.0
+        own = self._key_of({name: row[name] for name in names}, row)
+        key = self._number(own, below=self.table.keys)
+        total = 0.0
+        if self.magnitude is not None:
+            below, turns = self.magnitude_table.keys, range(len(self.magnitude.epsilons))
+            keys = [self._number(own, below=below, turn=turn) for turn in turns]
+            total = self.magnitude.perturbed(float(row[_TOTAL]), row[_TOP], self.magnitude_table, keys)
+        return key, self.table.pcv(count), self.table.added(count, key=key), total
+
+    def _key_of(self, cell: dict[str, Any], sums: dict[str, Any]) -> bytes | int:
+        """Return what identifies a cell: the sum of its records' keys modulo 2^128, or its definition."""
         if self.record_key is not None:
             return int(sums[_RECORD_KEY]) % self.table.keys
-        return set_key(sums) if self.keyed_by == "records" else definition_key(cell)
+        if self.keyed_by == "definition":
+            return definition_key(cell)
+        total = sum(int(sums[name]) << 32 * limb for limb, name in enumerate(_NAMES)) % (1 << _BITS)
+        return total.to_bytes(_BITS // 8, "little")
 
-    def number(self, own: bytes | int, *, below: int, turn: int = 0) -> int:
+    def _number(self, own: bytes | int, *, below: int, turn: int = 0) -> int:
         """Return the key that is looked up; each ``turn`` gives another one for the same cell."""
         if isinstance(own, bytes):
             return self.keys.looked_up(own + bytes([turn] if turn else []), below=below)
@@ -300,52 +333,36 @@ class Perturbation:
         return own * below // self.table.keys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PerturbedTable:
-    """A table: ``released`` and ``sums`` may be published; ``cells`` has true counts, keys and noise."""
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedTable:
+    """The perturbation of one table: nothing is drawn, each cell gets what its key looks up (``cells``)."""
 
-    released: pl.DataFrame
+    title: str
     cells: pl.DataFrame
-    sums: pl.DataFrame | None = None
 
+    @property
+    def purpose(self) -> str:
+        """Return the table."""
+        return self.title
 
-def perturbed_table(cells: pl.DataFrame, keyed: pl.DataFrame, how: Perturbation) -> PerturbedTable:
-    """Count the records in each cell and add what its key looks up; a cell of 0 stays 0."""
-    names, magnitude = cells.columns, how.magnitude
-    wanted = [pl.len().cast(pl.Int64).alias("pre_sd_count")]
-    wanted += [pl.col(_RECORD_KEY).sum()] if how.record_key is not None else summed_keys()
-    if magnitude is not None:
-        keyed = keyed.with_columns(summed(keyed[magnitude.column]))
-        value = pl.col(magnitude.column)
-        largest = value.drop_nulls().sort_by(value.drop_nulls().abs(), descending=True).head(len(magnitude.epsilons))
-        wanted += [value.sum().alias(_TOTAL), largest.alias(_TOP)]
-    counted = keyed.group_by(names).agg(wanted)
-    drawn = cells.join(counted, on=names, how="left", nulls_equal=True, maintain_order="left")
-    drawn = drawn.with_columns(pl.col("pre_sd_count").fill_null(0))
-    looked_up = [_looked_up(row, names, how) for row in drawn.iter_rows(named=True)]
-    schema = {"ckey": pl.Int64, "pcv": pl.Int64, "pvalue": pl.Int64, "sum": pl.Float64}
-    noise = pl.DataFrame(looked_up, schema=schema, orient="row")
-    kept = drawn.select(*names, "pre_sd_count").hstack(noise.select("ckey", "pcv", "pvalue"))
-    count = pl.col("pre_sd_count") + pl.col("pvalue")
-    released = kept.select(*names, count=pl.when(count >= how.threshold).then(count))
-    shown = pl.when(released["count"].is_not_null()).then(noise["sum"]).alias("sum")
-    sums = None if magnitude is None else released.select(*names, shown)
-    return PerturbedTable(released=released, cells=kept, sums=sums)
+    @property
+    def columns(self) -> tuple[str, str]:
+        """Return the columns of counts and noise."""
+        return "pre_sd_count", "pvalue"
 
+    @property
+    def besides(self) -> dict[str, pl.Series]:
+        """Return the key of each cell, and the row that it is looked up in."""
+        return {name: self.cells[name] for name in ("ckey", "pcv")}
 
-def _looked_up(row: dict[str, Any], names: list[str], how: Perturbation) -> tuple[int | None, int, int, float]:
-    """Return key, row of the table, noise and perturbed sum of a cell."""
-    count = int(row["pre_sd_count"])
-    if count == 0:
-        return None, 0, 0, 0.0
-    own = how.key_of({name: row[name] for name in names}, row)
-    key = how.number(own, below=how.table.keys)
-    total = 0.0
-    if how.magnitude is not None:
-        table = how.magnitude_table
-        keys = [how.number(own, below=table.keys, turn=turn) for turn in range(len(how.magnitude.epsilons))]
-        total = how.magnitude.perturbed(float(row[_TOTAL]), row[_TOP], table, keys)
-    return key, how.table.pcv(count), how.table.added(count, key=key), total
+    def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> npt.NDArray[np.int64]:
+        """Return what the keys look up."""
+        return self.cells["pvalue"].to_numpy()
+
+    def check_noise(self, noise: npt.NDArray[np.int64]) -> None:
+        """Raise if noise that was kept is not what the keys look up: in an empty cell nothing."""
+        if not np.array_equal(noise, self.cells["pvalue"].to_numpy()):
+            raise failed(f"the noise of {self.title} is not what its keys look up")
 
 
 def sums_of(title: str) -> str:

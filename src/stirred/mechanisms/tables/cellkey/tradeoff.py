@@ -203,8 +203,8 @@ def law(mechanism: CellKey, dataset: Any) -> Law:
     After another mechanism the file is one of that, with a held and a disturbed value for each record.
     """
     if mechanism.inner is None:
-        return _small(mechanism, {name: place for place, name in enumerate(mechanism.names)}).law([*dataset])
-    small = _small(mechanism, {name: int(name in mechanism.inner.areas) for name in mechanism.names})
+        return _small(mechanism, {name: place for place, name in enumerate(mechanism.declared_columns)}).law([*dataset])
+    small = _small(mechanism, {name: int(name in mechanism.inner.areas) for name in mechanism.declared_columns})
     before = mechanism.inner.law(dataset)
     assert isinstance(before, Law)
     return mixed_law(before, small.law)
@@ -226,12 +226,12 @@ def audit_universes(mechanism: CellKey) -> list[list[Hashable]]:
     if mechanism.inner is not None:
         # Four records in four cells have too many outputs to compare all pairs.
         return [[*files] for files in mechanism.inner.audit_universes() if all(len(f) < 4 for f in files)]  # type: ignore[arg-type]
-    most = 3 if len(mechanism.names) == 1 else 2
-    records = [*product(LETTERS, repeat=len(mechanism.names))]
+    most = 3 if len(mechanism.declared_columns) == 1 else 2
+    records = [*product(LETTERS, repeat=len(mechanism.declared_columns))]
     files = [file for n in range(most + 1) for file in combinations_with_replacement(records, n)]
     if mechanism.zeros != "fixed":
         return [[file for file in files if len(file) < most], [*files]]
-    places = {name: place for place, name in enumerate(mechanism.names)}
+    places = {name: place for place, name in enumerate(mechanism.declared_columns)}
     groups: dict[Hashable, list[Hashable]] = {}
     for file in files:
         full = frozenset((t, tuple(record[places[name]] for name in t)) for t in mechanism.tables for record in file)

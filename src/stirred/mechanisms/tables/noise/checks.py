@@ -5,29 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stirred.data import exposed
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.columns import select
 from stirred.data.exposed import exposed_doubt
-from stirred.data.frames import read_frame
 from stirred.data.given import as_microdata
-from stirred.data.identifying import identifier_doubt, identifying, nearly_unique
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.spelling import crossed
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.doubts import PublishedTable, clamped_doubts, similar_values
+from stirred.mechanisms.doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
     STAYS_INSIDE,
-    ExpectedTable,
+    TableMechanism,
     audit_promise,
     audit_records,
     table_fault,
@@ -49,9 +47,7 @@ _SWAMPED: Final = 3  # deviations of the noise: smaller cells are hardly told fr
 
 def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
     """Yield everything that is wrong with the settings themselves."""
-    if mechanism.noise not in ("gaussian", "laplace", "geometric"):
-        remedy = 'write "gaussian" or "laplace"'
-        yield Problem(what=f"'{mechanism.noise}' is not a law of noise", where="noise", remedy=remedy)
+    mechanism.sure  # noqa: B018 (a wrong confidence is refused with the plan)
     mine, other = ("rho", "epsilon") if mechanism.gaussian else ("epsilon", "rho")
     if getattr(mechanism, other) is not None:
         yield Problem(what=f"{mechanism.noise} noise has no {other}", where=other, remedy=f"write {mine} instead")
@@ -224,39 +220,18 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
 
 def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
     """Yield doubts about the match variables of the swap before the noise: their counts are published exactly."""
+    yield from identifying_columns(data, swap.match)
     for name in swap.match:
-        column = data.households[name]
-        if why := identifying(column) or nearly_unique(column, decimals=True):
-            yield identifier_doubt(column, why)
-        yield from similar_values(name, column.unique())
+        yield from similar_values(name, data.households[name].unique())
     found = plan_exposure(mechanism, data, plan)
     if found is not None and (doubt := exposed_doubt(found, most=exposed.MOST_EXPOSED, set_by="the default")):
         yield doubt
 
 
-def expected(
-    mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written
-) -> Iterator[ExpectedTable]:
-    """Yield every table as its numbers, counted again, and the noise that was drawn make it."""
-    file = release.internal.get("swapped", data)
-    _check_swapped(mechanism, data, file)
-    counted = mechanism.counted(file, plan)
-    kept = {frame["table"][0]: frame for frame in map(read_frame, sorted((written.internal / "noise").iterdir()))}
-    for title, true in counted.items():
-        if kept[title]["true"].to_list() != true.tolist():
-            raise failed(f"the table {title}, counted again, is not what it was made of")
-    noisy = {title: true + kept[title]["noise"].to_numpy() for title, true in counted.items()}
-    frames = published(mechanism, plan.measures, plan.cells, noisy, total=data.households.height)
-    names = {table.title: f"tables/{table.name}" for table in written.tables}
-    for each in plan.measures:
-        _check_kept(each, kept[each.title]["noise"].to_numpy())
-        yield ExpectedTable(
-            file=file_of(each) if each.added_up is not None else names[each.title],
-            frame=frames[each.title],
-            wrong=f"the table {each.title}, as written, is not the true numbers with the noise drawn",
-            what=f"{each.title}: every declared cell, once",
-            result="the true numbers with the noise drawn; the rest follows from them",
-        )
+def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written) -> list[Check]:
+    """Compare the written tables; what a swap before made must be a swap of the input."""
+    _check_swapped(mechanism, data, release.internal["counted"])
+    return TableMechanism.verify(mechanism, data, plan, release, written)
 
 
 def _check_swapped(mechanism: NoisyTables, data: Microdata, file: Microdata) -> None:
@@ -266,17 +241,9 @@ def _check_swapped(mechanism: NoisyTables, data: Microdata, file: Microdata) -> 
         return
     held = [name for name in file.households.columns if name not in swapped.of]
     for names in ([*swapped.within, *swapped.of], held):
-        before, after = (each.households.group_by(names).len().sort(names) for each in (data, file))
+        before, after = (each.households.group_by(names).len("__records").sort(names) for each in (data, file))
         if not before.equals(after, null_equal=True):
             raise failed(f"the table {' x '.join(names)} of the swapped file differs from the input")
-
-
-def _check_kept(measure: Measure, noise: npt.NDArray[np.int64]) -> None:
-    """Raise if noise changes what it must keep."""
-    for margin in measure.kept:
-        others = tuple(axis for axis, name in enumerate(measure.variables) if name not in margin)
-        if noise.reshape(measure.sizes).sum(axis=others).any():
-            raise failed(f"the noise of {measure.title} changes what is kept exactly")
 
 
 def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
@@ -323,15 +290,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
     except StirredError as error:
         found.problems += error.problems
         return
-    said = bundle.specification
-    again = mechanism.specification(
-        measures,
-        name=said.domain.name,
-        stage=said.domain.stage,
-        columns=said.domain.columns,
-        post_imputation=said.input_premetric.post_imputation,
-    )
-    audit_promise(bundle, again, found)
+    audit_promise(partial(mechanism.specification, measures), bundle, found)
     keys = {
         each.title: _key(each.variables, f"public/{file_of(each)}.csv" if each.added_up else "") for each in measures
     }

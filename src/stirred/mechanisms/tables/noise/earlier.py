@@ -7,8 +7,7 @@ fraction and a list of strata, and are audited as they were made.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,10 +15,11 @@ from pydantic import Field
 
 from stirred.data.bundle import BundleFiles, Findings, as_text
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Exchange, Names, Rate, Settings
-from stirred.mechanisms.tables.engine import STAYS_INSIDE, audit_records, require_tables, table_fault
+from stirred.mechanisms.protocol import Exchange, Names, PublicFile, Rate, ReleasedColumns, Settings
+from stirred.mechanisms.tables.engine import STAYS_INSIDE, as_tables, audit_records, require_tables, table_fault
 from stirred.mechanisms.tables.noise import checks
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings
 from stirred.mechanisms.tables.noise.small import decay_for
 from stirred.spec.document import mechanism_in
 from stirred.spec.exact import ZERO, Exact, ln
@@ -64,7 +64,6 @@ class NoisySwapSettings(Settings):
         return sum(self.exchange.crosses(each) for each in tables) if self.swaps else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoisySwap(NoisyTables):
     """Noisy tables after a permutation swap, by the settings of the earlier mechanism.
 
@@ -74,41 +73,54 @@ class NoisySwap(NoisyTables):
     >>> settings = NoisySwapSettings(match=["size"], swap=["county"], rate="1/10", noise_epsilon=1)
     >>> tables = NoisySwap.of_settings(settings, tables=[["county", "tenure"], ["county"]])
     >>> tables.epsilon, tables.after["match"]
-    (Fraction(3, 2), ['size'])
+    ('3/2', ['size'])
     """
 
     name: ClassVar[str] = "noisy-swap"
+    earlier: ClassVar[bool] = True
     title: ClassVar[str] = "noisy tables after a swap"
     settings_model: ClassVar[type[Settings]] = NoisySwapSettings
+    otherwise: ClassVar[str] = "or write the plan for noisy-tables, which has values = {...}"
     untunable: ClassVar[tuple[str, str] | None] = (
         "the loss of noise after a swap is that of the noise, whatever the rate",
         "choose noise_epsilon: half of the loss you want, where tables cross swapped with held variables",
     )
 
-    stated: NoisySwapSettings | None = field(default=None, compare=False, repr=False)
+    def __init__(self, settings: Settings | None = None, *, stated: NoisySwapSettings | None, **given: Any) -> None:
+        object.__setattr__(self, "stated", stated)
+        super().__init__(settings, **given)
+
+    def with_settings(self, **changed: Any) -> Self:
+        """Return the same tables with something changed."""
+        return super().with_settings(**{"stated": self.stated, **changed})
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
         """Return the noisy tables that these settings mean."""
         assert isinstance(settings, NoisySwapSettings)
         require_tables(given := others.get("tables"))
-        tables = [(each,) if isinstance(each, str) else tuple(each) for each in given or ()]
+        tables = as_tables(given or ())
         noise = _rational(loss(settings.noise_epsilon, where="noise_epsilon", finite=True))
         swap: dict[str, Any] = {}
         if crossing := settings.crossing(tables):
             own = {key: getattr(settings, key) for key in ("match", "swap", "hold", "rate", "rates")}
             twice = {" x ".join(each): 2 if settings.exchange.crosses(each) else 1 for each in tables}
             swap = {"after": own, "shares": twice}
-        return cls(
-            noise="laplace", epsilon=noise * (len(tables) + crossing) / len(tables), unit=settings.unit,
-            settings_from=settings.settings_from, stated=settings, **swap, **{**others, "tables": tables},
-        )  # fmt: skip
+        epsilon = str(noise * (len(tables) + crossing) / len(tables))
+        meant = NoisyTablesSettings(
+            noise="laplace", epsilon=epsilon, unit=settings.unit, settings_from=settings.settings_from, **swap
+        )
+        return cls(meant, stated=settings, **{**others, "tables": tables})
 
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns of files beside the tables, and those that bundles of earlier versions have."""
-        match = {*(self.stated.match if self.stated is not None else ())}
-        found = NoisyTables.allowed(self, released, fixed)
-        return {**found, "invariants": match | {"table", "count"}, "strata": match | {*_STRATA}}
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
+        """Return the files beside the tables; without a plan, those that bundles of earlier versions have."""
+        if plan is not None:
+            return NoisyTables.files(self, released, data, plan)
+        match = () if self.stated is None else tuple(self.stated.match)
+        return [
+            PublicFile(name="invariants", kind="side", columns=("table", *match, "count"), words=""),
+            PublicFile(name="strata", kind="side", columns=(*match, *_STRATA), words=""),
+        ]
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Audit noisy tables, or what earlier versions made."""

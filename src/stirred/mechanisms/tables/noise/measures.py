@@ -1,9 +1,8 @@
 """What one changed unit can change in each table, how the budget is split, what is counted, and the noise that follows.
 
 Neighbours are bounded: one unit is changed. It leaves the cells it was in and enters others, so a count of records
-changes by 1 in two cells. A table loses rho = square/(2 sigma^2) under discrete Gaussian noise and epsilon = one*loss
-under discrete Laplace noise, where ``one`` and ``square`` bound the sum of all changes and of their squares. Losses of
-tables add up (zCDP: as rho, which is the square of the distance D_NoR).
+changes by 1 in two cells (``query`` says what noise loses by that). Losses of tables add up (zCDP: as rho, which is the
+square of the distance D_NoR).
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from hashlib import blake2b
-from itertools import groupby
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +22,14 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
 from stirred.mechanisms.cell_law import CellLaw, confidence_of
+from stirred.mechanisms.protocol import failed
+from stirred.mechanisms.tables.engine import at_most
 from stirred.mechanisms.tables.noise.settings import Precision, Sum
+from stirred.mechanisms.tables.query import Query
 from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
 
 _DIGITS: Final = 4  # of a loss that is solved for: it is at most a thousandth larger than it must be
 _FAR: Final = 12  # decades in which it is looked for
@@ -40,19 +39,14 @@ Given = TypeVar("Given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """A table or sum with what one changed unit can change in it, its loss, and the law of its noise.
+class Measure(Query):
+    """A table or sum, as a query.
 
     ``sizes`` are the numbers of declared values of its variables; ``kept`` are the margins that its noise keeps.
     """
 
-    title: str
     variables: tuple[str, ...]
     sizes: tuple[int, ...]
-    one: int
-    square: int
-    gaussian: bool
-    loss: Fraction = Fraction(1)
     of_persons: bool = False
     added_up: Sum | None = None
     kept: Margins = ()
@@ -90,9 +84,43 @@ class Measure:
 
     @property
     def cell(self) -> CellLaw:
-        """Return the law of the noise in each of its cells: its parameter is rational."""
-        gaussian, laplace = self.square / (2 * self.loss), self.loss / self.one
-        return CellLaw(DiscreteGaussian(gaussian) if self.gaussian else DiscreteLaplace(laplace), self.shape)
+        """Return what is added to each of its cells, which noise inside margins does not fill independently."""
+        return CellLaw(self.noise, self.shape)
+
+    @property
+    def purpose(self) -> str:
+        """Return by what noise is addressed. Not the title: variables "a" and "b" are not one variable "a x b"."""
+        return repr((self.counts, self.variables))
+
+    def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> npt.NDArray[np.int64]:
+        """Return the noise of every cell, in the order of the cells.
+
+        What is kept adds up to 0: in groups of cells with the same values of the kept variables, or in both margins of
+        a two-way table, one for each value of the variables that the two margins share.
+        """
+        if not self.kept:
+            return Query.drawn(self, count, entropy)
+        from stirred.randomness.lattice import zero_margin_noise, zero_sum_noise
+
+        first, last = self.kept[0], self.kept[-1]
+        sides = [first & last, first - last, last - first, {*self.variables} - (first | last)]
+        order = [self.variables.index(name) for side in sides for name in sorted(side)]
+        sizes = [self.sizes[place] for place in order]
+        how: Any = {"entropy": entropy, "purpose": self.purpose}
+        number = self.cells // math.prod(self.shape)
+        if len(self.kept) == 1:
+            drawn = zero_sum_noise(self.noise, groups=[*self.shape] * number, **how)
+        else:
+            rows, columns = self.shape
+            drawn = zero_margin_noise(self.noise, shape=(rows, columns), tables=number, **how)
+        return drawn.reshape(sizes).transpose(np.argsort(order)).reshape(-1)
+
+    def check_noise(self, noise: npt.NDArray[np.int64]) -> None:
+        """Raise if noise changes what it must keep."""
+        for margin in self.kept:
+            others = tuple(axis for axis, name in enumerate(self.variables) if name not in margin)
+            if noise.reshape(self.sizes).sum(axis=others).any():
+                raise failed(f"the noise of {self.title} changes what is kept exactly")
 
 
 def changes(*, persons: int | None, added_up: Sum | None, cells: int) -> tuple[int, int]:
@@ -306,25 +334,7 @@ def people_of(data: Microdata, columns: Sequence[str], *, most: int | None) -> p
     people = select(data.persons, [data.hid, *own]).join(homes, on=data.hid, how="left").select(data.hid, *columns)
     if most is None:
         return people.drop(data.hid)
-    many = pl.len().over(data.hid) > most
-    large = people.filter(many).sort(data.hid).rows()
-    kept = [row for _, rows in groupby(large, key=lambda row: row[0]) for row in counted_persons([*rows], most=most)]
-    few = people.filter(~many)
-    return pl.concat([few, pl.DataFrame(kept, schema=few.schema, orient="row")]).drop(data.hid)
-
-
-def counted_persons(persons: Sequence[tuple[object, ...]], *, most: int) -> list[tuple[object, ...]]:
-    """Return the persons of one household that count: a function of the household alone, whatever their order.
-
-    Which of them count follows from a hash of all of them together: nobody is left out for one value of theirs.
-
-    >>> len(counted_persons([("a", 1), ("b", 2), ("c", 3)], most=2))
-    2
-    """
-    if len(persons) <= most:
-        return [*persons]
-    salt = blake2b("\n".join(sorted(map(repr, persons))).encode()).digest()
-    return sorted(persons, key=lambda person: blake2b(repr(person).encode(), key=salt).digest())[:most]
+    return at_most(people, data.hid, most).drop(data.hid)
 
 
 def bounded(added_up: Sum) -> pl.Expr:
@@ -353,31 +363,3 @@ def column_of(data: Microdata, name: str) -> pl.Series:
     if name in data.households.columns or data.persons is None:
         return data.households[name]
     return data.persons[name]
-
-
-def drawn_noise(measure: Measure, entropy: Entropy) -> npt.NDArray[np.int64]:
-    """Return the noise of every cell, in the order of the cells.
-
-    What is kept adds up to 0: in groups of cells with the same values of the kept variables, or in both margins of
-    a two-way table, one for each value of the variables that the two margins share.
-    """
-    from stirred.randomness.noise import integer_noise
-
-    noise = measure.cell.noise
-    # Not the title: variables "a" and "b" are not one variable "a x b".
-    purpose = repr((measure.counts, measure.variables))
-    if not measure.kept:
-        return integer_noise(noise, count=measure.cells, entropy=entropy, purpose=purpose)
-    from stirred.randomness.lattice import zero_margin_noise, zero_sum_noise
-
-    first, last = measure.kept[0], measure.kept[-1]
-    sides = [first & last, first - last, last - first, {*measure.variables} - (first | last)]
-    order = [measure.variables.index(name) for side in sides for name in sorted(side)]
-    sizes = [measure.sizes[place] for place in order]
-    number = measure.cells // math.prod(measure.shape)
-    if len(measure.kept) == 1:
-        drawn = zero_sum_noise(noise, groups=[*measure.shape] * number, entropy=entropy, purpose=purpose)
-    else:
-        rows, columns = measure.shape
-        drawn = zero_margin_noise(noise, shape=(rows, columns), entropy=entropy, purpose=purpose, tables=number)
-    return drawn.reshape(sizes).transpose(np.argsort(order)).reshape(-1)

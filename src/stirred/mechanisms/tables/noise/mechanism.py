@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata, columns_beside
-from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.protocol import (
     Exchange,
     ExpectedError,
-    Mechanism,
     Progress,
     Settings,
-    as_parts,
 )
 from stirred.mechanisms.tables.engine import (
-    TableDraw,
     TableMechanism,
-    Values,
-    cells_checksum,
     declared_cells,
     declared_columns,
-    mechanism_before,
-    values_of_tables,
     with_numbers,
 )
 from stirred.mechanisms.tables.noise import checks, pages, small
@@ -42,7 +32,6 @@ from stirred.mechanisms.tables.noise.measures import (
     budgeted,
     changes,
     column_of,
-    drawn_noise,
     keeping,
     people_of,
     table_key,
@@ -50,12 +39,13 @@ from stirred.mechanisms.tables.noise.measures import (
     with_kept,
 )
 from stirred.mechanisms.tables.noise.pages import NoisePlan
-from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Precision, Sum
+from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Sum
+from stirred.mechanisms.tables.query import Ask
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.exact import Exact, exact
-from stirred.spec.given_numbers import Number, finite_loss
+from stirred.spec.given_numbers import finite_loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
@@ -99,7 +89,6 @@ class TableRequest(NamedTuple):
         return [*self.variables, *(() if self.added_up is None else (self.added_up.column,))]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyTables(TableMechanism):
     """Counts of the plan's tables, and sums, with noise on every declared cell, whether or not anybody is in it.
 
@@ -121,43 +110,18 @@ class NoisyTables(TableMechanism):
     title: ClassVar[str] = "noisy tables"
     settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
     table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
+    otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
 
-    tables: Sequence[Sequence[str]] | None = None
-    noise: str = "gaussian"
-    rho: Number | None = None
-    epsilon: Number | None = None
-    shares: Mapping[str, Number] = field(default_factory=dict)
-    precision: Sequence[Any] = ()
-    sums: Sequence[Any] = ()
-    values: Values = field(default_factory=dict)
-    keep: Sequence[str] = ()
-    persons: int | None = None
-    after: Mapping[str, Any] | None = None
-    confidence: Number = "95%"
-    consistent: bool = False
-    rounded: int = 0
-    nonnegative: bool = False
-    unit: str = "household"
-    settings_from: str | None = None
-    taken: Sequence[str] = field(default=(), compare=False, repr=False)  # variables whose values a codebook declares
-    inner: Mechanism | None = field(init=False, repr=False, compare=False, default=None)
-
-    def __post_init__(self) -> None:
-        def become(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
-
-        if self.tables is not None:
-            become("tables", tuple((each,) if isinstance(each, str) else tuple(each) for each in self.tables))
-        become("keep", (self.keep,) if isinstance(self.keep, str) else tuple(self.keep))
-        become("sums", as_parts(Sum, self.sums, where="sums"))
-        become("precision", as_parts(Precision, self.precision, where="precision"))
-        become("confidence", confidence_of(self.confidence, where="confidence"))
-        if self.after is not None:
-            columns = [*dict.fromkeys(name for each in self.wanted for name in each.columns)]
-            become("inner", mechanism_before(self.after, unit=self.unit, published=columns))
+    def check_settings(self) -> None:
+        """Refuse settings that do not go together, before any file is read: also a budget that cannot be split."""
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
-        self.measures()  # so that a budget that cannot be split is told before any file is read
+        self.measures()
+
+    @property
+    def table_sources(self) -> Sequence[str]:
+        """Return the variables of all tables, and the columns that are added up."""
+        return [*dict.fromkeys(name for each in self.wanted for name in each.columns)]
 
     @property
     def swapped(self) -> Exchange | None:
@@ -217,27 +181,14 @@ class NoisyTables(TableMechanism):
         inside = [*with_kept(asked, keeping(self.keep))]
         return budgeted(inside, letter=self.letter, total=self.total, shares=self.shares, precision=self.precision)
 
-    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the mechanism with the values that the variables of its tables can take, where it has none itself."""
-        values = values_of_tables(codebook, {*self.cell_variables})
-        if missing_as == "code":
-            values = {name: [MISSING_CODE if v is None else v for v in own] for name, own in values.items()}
-        return replace(
-            self, values={**values, **self.values}, taken=[name for name in values if name not in self.values]
-        )
-
-    def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the variables whose values are those of the codebook, and not of the settings."""
-        return self.taken
-
     @property
     def coded_columns(self) -> Sequence[str]:
         """Return the variables of the tables and of what is kept, and those by which a swap before exchanges."""
         before = () if self.swapped is None else (*self.swapped.within, *self.swapped.of)
-        return [*dict.fromkeys((*self.cell_variables, *before))]
+        return [*dict.fromkeys((*self.declared_columns, *before))]
 
     @property
-    def cell_variables(self) -> Sequence[str]:
+    def declared_columns(self) -> Sequence[str]:
         """Return the variables of the tables and of what is kept: every value of theirs must be declared."""
         kept = [by for _, by in self.kept_titles()] if self.swapped is None else []
         return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
@@ -266,8 +217,9 @@ class NoisyTables(TableMechanism):
 
     def draft(self, data: Microdata, *, doubts: bool) -> NoisePlan:
         """Return the tables with their noise, and the loss."""
-        names = self.cell_variables
-        declared = declared_columns(names, self.values, {name: column_of(data, name) for name in names})
+        names = self.declared_columns
+        columns = {name: column_of(data, name) for name in names}
+        declared = declared_columns(names, self.values, columns, otherwise=self.otherwise)
         of_persons = data.person_variables
         measures = self.measures(of_persons=of_persons, sizes={name: len(own) for name, own in declared.items()})
         for each in measures:
@@ -368,30 +320,30 @@ class NoisyTables(TableMechanism):
             alone=(ALONE,),
         )
 
-    def draw(self, data: Microdata, plan: NoisePlan, entropy: Entropy, progress: Progress) -> TableDraw:
-        """Count every table, draw its noise once, and return the sums with what follows from them alone."""
-        counted = self._swapped_file(data, plan, entropy)
-        true = self.counted(counted, plan)
-        noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
-        noisy = {title: true[title] + noise[title] for title in noise}
-        tables = pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
-        progress("noise", 1, 1)
-        drawn = {
-            title: with_numbers(plan.cells[title], {"true": true[title], "noise": noise[title]}) for title in noise
-        }
-        for title, cut in self.counted(counted, plan, cut=True).items():  # stays inside, as the true numbers do
-            drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
-        public = {pages.file_of(each): tables[each.title] for each in plan.measures}
-        if [*self.exact_titles()]:
-            public["invariants"] = self.kept(data, plan)
-        return TableDraw(public, drawn, {} if self.inner is None else {"swapped": counted})
-
-    def _swapped_file(self, data: Microdata, plan: NoisePlan, entropy: Entropy) -> Microdata:
+    def counted_file(self, data: Microdata, plan: NoisePlan, entropy: Entropy) -> Microdata:
         """Return the file that tables are counted from: after a swap the swapped one, which stays inside."""
         if self.inner is None:
             return data
         names = [name for name in data.households.columns if name in plan.specification.domain.columns]
         return Microdata(households=self.inner.swapped_file(data, entropy.child("before")).select(names))
+
+    def answered(self, data: Microdata, plan: NoisePlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return every table with its noise, and with what follows from the noisy numbers alone."""
+        true = self.counted(data, plan)
+        noisy = {each.title: ask(each, true[each.title]) for each in plan.measures}
+        return pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
+
+    def counted_besides(self, data: Microdata, plan: NoisePlan) -> dict[str, dict[str, Any]]:
+        """Return of sums how many values were cut."""
+        return {title: {"cut": cut} for title, cut in self.counted(data, plan, cut=True).items()}
+
+    def file_of(self, plan: NoisePlan, title: str) -> str:
+        """Return the title of a table of counts, or the file of a sum."""
+        return next(pages.file_of(each) for each in plan.measures if each.title == title)
+
+    def published_exactly(self, data: Microdata, plan: NoisePlan) -> dict[str, pl.DataFrame]:
+        """Return what is kept, where anything is."""
+        return {"invariants": self.kept(data, plan)} if [*self.exact_titles()] else {}
 
     def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
         """Return the true numbers of every table, of the persons that count; or of sums how many values were cut."""
@@ -419,31 +371,22 @@ class NoisyTables(TableMechanism):
         if self.inner is not None:
             self.inner.warm()
 
-    def premises(self, plan: NoisePlan) -> Mapping[str, str]:
-        """Return a checksum of the cells, by which the noise is addressed."""
-        return cells_checksum(plan.cells.items())
-
     # ---- what is handed over, each in a module of its own
 
     check = checks.check
     doubts = checks.doubts
     files = pages.noisy_files
     table_in_words = pages.table_in_words
-    reading = pages.reading
+    reading_tables = pages.reading
     sections = pages.sections
     typical_errors = pages.typical_errors
-    expected = checks.expected
+    verify = checks.verify
     verify_exact = checks.verify_kept
     audit_bundle = checks.audit
     audit_unstated = classmethod(checks.audit_published)
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
-
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns of the one file beside the tables, where anything is exact."""
-        margins = {name for _, by in self.exact_titles() for name in by}
-        return {"invariants": margins | {"table", "count"}} if [*self.exact_titles()] else {}
 
     @property
     def no_closed_form(self) -> str:

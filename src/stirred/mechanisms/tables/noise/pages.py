@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,7 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, Section, Table, Typical
+from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Table, Typical
 from stirred.mechanisms.tables.engine import TablePlan, with_numbers
 from stirred.mechanisms.tables.noise.estimate import ConsistentTable, consistent
 from stirred.mechanisms.tables.noise.measures import Measure
@@ -29,10 +29,9 @@ RELATION = "for one changed {unit} (bounded neighbours, {premetric})"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class NoisePlan(TablePlan):
-    """What would be published; nothing random has happened. ``cells`` are the declared cells, by title."""
+    """What would be published; nothing random has happened."""
 
     measures: tuple[Measure, ...]
-    cells: Mapping[str, pl.DataFrame] = field(repr=False)
     confidence: Fraction
     alone: Fraction | None = None  # what the same noise would lose without the swap before it
     shown: Mapping[str, Sequence[str]]
@@ -198,8 +197,10 @@ def file_of(measure: Measure) -> str:
     return f"tables/{slug}"
 
 
-def noisy_files(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> list[PublicFile]:
-    """Return the sums, and the table of what is published exactly. No record."""
+def noisy_files(
+    mechanism: NoisyTables, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
+) -> list[PublicFile]:
+    """Return the sums of a plan, and the table of what is published exactly. No record."""
     found = [
         PublicFile(
             name=file_of(each),
@@ -207,7 +208,7 @@ def noisy_files(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> lis
             columns=(*each.variables, *COLUMNS),
             words=f"{each.title}, with noise; {bounds_in_words(each)}",
         )
-        for each in plan.measures
+        for each in (() if plan is None else plan.measures)
         if each.added_up is not None
     ]
     if exact := [*mechanism.exact_titles()]:

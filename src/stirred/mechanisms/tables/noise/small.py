@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import TYPE_CHECKING, Any, Final
 
-from stirred.mechanisms.tables.noise.measures import counted_persons
+from stirred.mechanisms.tables.engine import counted_persons
 from stirred.mechanisms.tables.noise.settings import Sum
 from stirred.spec.exact import Exact, exact, exp
 from stirred.spec.law import Law

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,12 @@ from pydantic import AfterValidator, Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
+from stirred.mechanisms.tables.engine import at_most
+from stirred.mechanisms.tables.query import Ask, Query
 from stirred.mechanisms.tables.tabulator import (
     Amount,
     BudgetFile,
-    Draw,
     Ints,
-    Measured,
     Tabulator,
     TabulatorSettings,
     budget_of,
@@ -32,7 +31,7 @@ from stirred.mechanisms.tables.tabulator import (
     with_intervals,
 )
 from stirred.spec.problems import Problem
-from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
 NATION, STATE = "nation", "state"
@@ -113,24 +112,13 @@ class Ratio(BudgetFile):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PHSafeQuery:
+class PHSafeQuery(Query):
     """One table for regions of one kind and iterations of one group: all its counts have the same noise."""
 
     name: str
     table: PHSafeTable
     region: str
     group: str
-    rho: Fraction
-
-    @property
-    def variance(self) -> Fraction:
-        """Return the variance of the noise."""
-        return Fraction(self.table.stability**2) / (2 * self.rho)
-
-    @property
-    def title(self) -> str:
-        """Return what messages call it."""
-        return f"{self.name} {self.region} {self.group}"
 
 
 class PHSafeBudget(BudgetFile):
@@ -162,7 +150,10 @@ class PHSafeBudget(BudgetFile):
             for region, by_group in self.rho[table.rho].items():
                 for group in table.groups:
                     if rho := by_group.get(group):
-                        yield PHSafeQuery(name=name, table=table, region=region, group=group, rho=rho)
+                        yield PHSafeQuery(
+                            title=f"{name} {region} {group}", loss=rho, square=table.stability**2,
+                            name=name, table=table, region=region, group=group,
+                        )  # fmt: skip
 
     def columns(self, counts: str = "") -> dict[str, list[Any]]:
         """Return each column with the values that conditions name: of all tables, or of those that count this."""
@@ -245,7 +236,6 @@ class PHSafeSettings(TabulatorSettings):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PHSafe(Tabulator):
     """Counts of persons joined to their households, of which at most so many are counted, and of households.
 
@@ -268,14 +258,9 @@ class PHSafe(Tabulator):
         "whether there are any households",
     }
 
-    states: Sequence[str]
-    state: str = "state"
-    order_key: str = "stirred"
-    unit: str = "household"
-
-    def __post_init__(self) -> None:
-        self._check_tables()
-        object.__setattr__(self, "states", tuple(map(str, self.states)))
+    def check_settings(self) -> None:
+        """Refuse states that stand twice, and a budget for nothing."""
+        Tabulator.check_settings(self)
         if not self.states or len({*self.states}) < len(self.states):
             raise bad_plan("states are declared once each", where="states", remedy="list every state, and none twice")
         if not [*self.spent.queries()]:
@@ -295,14 +280,14 @@ class PHSafe(Tabulator):
         )
 
     @property
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[Query, ...]:
         """Return every query."""
-        return tuple(Measured(query.title, query.rho, query.variance) for query in self.spent.queries())
+        return tuple(self.spent.queries())
 
     @property
     def replaced(self) -> tuple[Fraction, str]:
         """Return what one replaced household costs: of each table it leaves and enters at most tau rows (Lemma 1)."""
-        value = sum((query.rho * query.table.replaced for query in self.spent.queries()), Fraction(0))
+        value = sum((query.loss * query.table.replaced for query in self.spent.queries()), Fraction(0))
         return value, "tau^2/(2 (tau+1)^2) x rho of each table of persons and 1/2 x rho of each of units"
 
     @property
@@ -310,14 +295,14 @@ class PHSafe(Tabulator):
         """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one person replaced"
 
-    def reading(self, plan: Any) -> list[str]:
+    def reading_tables(self, plan: Any) -> list[str]:
         """Return what a reader must know besides: whom the counts leave out."""
         most = sorted({table.at_most for table in self.spent.tables.values() if table.at_most})
         left_out = (
             f"Of a household at most {' or '.join(map(str, most))} persons are counted, by table. A true count is the "
             "count of these: intervals and ratios leave out what larger households have beyond, which noise does not."
         )
-        return [*Tabulator.reading(self, plan), *([left_out] if most else [])]
+        return [*Tabulator.reading_tables(self, plan), *([left_out] if most else [])]
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -339,11 +324,13 @@ class PHSafe(Tabulator):
             remedy = "give units as households, and persons with the column that links them (hid)"
             yield Problem(what="persons and their units are needed", where="persons", remedy=remedy)
             return
-        wanted, named = self.spent.columns(), persons.collect_schema().names()
-        both = pl.DataFrame(schema=dict.fromkeys([*data.households.columns, *named], pl.String))
-        yield from missing_columns(both, [*wanted], where=f"{data.household_source} and {data.person_source}")
+        wanted, of_persons = self.spent.columns(), persons.collect_schema().names()
+        both = pl.DataFrame(schema=dict.fromkeys([*data.households.columns, *of_persons], pl.String))
+        where = f"{data.household_source} and {data.person_source}"
+        yield from missing_columns(both, [*wanted], where=where, settings={})
         of_units = [self.state, *self.spent.columns("units")]
-        found = missing_columns(data.households, of_units, where=data.household_source)
+        named = {"state": [self.state]}
+        found = missing_columns(data.households, of_units, where=data.household_source, settings=named)
         yield from found
         for name, values in wanted.items():
             yield from self._problems_of(name, values, data, persons)
@@ -372,13 +359,12 @@ class PHSafe(Tabulator):
                 what = "no value is one that the budget names, so that tables would be noise alone"
                 yield Problem(what=what, where=f'{source} "{name}"', remedy="write the codes as the budget has them")
 
-    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
         """Return the counts of all queries, and the ratios that follow from them."""
         tables, queries = [], [*self.spent.queries()]
         for number, (query, true) in enumerate(self.true_counts(data, queries)):
             progress("count", number, len(queries))
-            noisy = true + draw(query.variance, true.size, query.title, 0).reshape(true.shape)
-            tables.append(self._rows(query, noisy, true))
+            tables.append(self._rows(query, ask(query, true, chunk=0), true))
         counts = pl.concat(tables)
         guesses = [truncated(*row) for row in counts.select("count", "variance").iter_rows()]
         named = {name: [guess[n] for guess in guesses] for n, name in enumerate(_ESTIMATES)}
@@ -418,18 +404,7 @@ class PHSafe(Tabulator):
             return units.filter(met(table.where)).collect()
         own = [name for name in persons.collect_schema().names() if name not in units.collect_schema().names()]
         rows = persons.select(hid, *own).join(units, on=hid).filter(met(table.where)).collect()
-        many = pl.len().over(hid) > table.at_most
-        return pl.concat([rows.filter(~many), self._first_of(rows.filter(many), [hid, *own], table.at_most)])
-
-    def _first_of(self, rows: pl.DataFrame, names: Sequence[str], most: int) -> pl.DataFrame:
-        """Return the first rows of each household in an order that depends on their content alone: a keyed hash."""
-        key = hashlib.sha256(self.order_key.encode()).digest()
-        texts = (repr(row).encode() for row in rows.select(pl.col(names).cast(pl.String)).iter_rows())
-        order = pl.Series(
-            "__order", [hashlib.blake2b(text, key=key, digest_size=16).hexdigest() for text in texts], dtype=pl.String
-        )
-        ordered = rows.with_columns(order).sort(names[0], "__order")
-        return ordered.filter(pl.int_range(pl.len()).over(names[0]) < most).drop("__order")
+        return at_most(rows, hid, table.at_most, key=self.order_key)
 
     def _rows(self, query: PHSafeQuery, noisy: Ints, true: Ints) -> pl.DataFrame:
         """Return the rows of one query."""
@@ -447,7 +422,7 @@ class PHSafe(Tabulator):
                 "true": true.ravel(),
             }
         )
-        return with_intervals(table, [query.variance], cells=np.ones(noisy.size, dtype=np.int64))
+        return with_intervals(table, [query], cells=np.ones(noisy.size, dtype=np.int64))
 
     def _ratios(self, counts: pl.DataFrame) -> pl.DataFrame:
         keys = ["region_id", "region_type", "iteration_code"]
@@ -472,8 +447,7 @@ class PHSafe(Tabulator):
         """Return the exact law, for a file of households, or of persons with the number of their house."""
         queries, parts = [*self.spent.queries()], dict[Hashable, Staged]()
         for query, true in self.true_counts(self._small(dataset), queries):
-            law = ShiftLaw(true.ravel().tolist(), DiscreteGaussian(query.variance))
-            parts[query.title] = Staged(tables=(law,))
+            parts[query.title] = Staged(tables=(ShiftLaw(true.ravel().tolist(), query.noise),))
         return StagedLaw(parts)
 
     def _small(self, dataset: Any) -> Microdata:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,20 +11,19 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
+from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
+from stirred.mechanisms.tables.query import Ask, Query
 from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, from_cells
 from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
 from stirred.mechanisms.tables.tabulator import (
     BudgetFile,
     BudgetPart,
-    Draw,
     GroupsBudget,
-    Measured,
     budget_of,
-    missing_columns,
 )
 from stirred.spec.problems import Problem, placed
-from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
 _COLUMNS = ("count", "variance", "low", "high")
@@ -78,7 +76,6 @@ class HouseholdsSettings(SafeTabSettings):
     unit: str = Field(default="household", description="What a record is.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SafeTabH(SafeTab):
     """Counts of households by the groups of their householders; groups without a published total get nothing."""
 
@@ -93,13 +90,6 @@ class SafeTabH(SafeTab):
         "t3": "households of each group by type; cells that were not measured are sums of others",
         "t4": "households of each group by tenure; cells that were not measured are sums of others",
     }
-
-    totals: Any
-    unit: str = "household"
-
-    def __post_init__(self) -> None:
-        SafeTab.__post_init__(self)
-        object.__setattr__(self, "totals", ReleasedTable.of(self.totals))
 
     @property
     def spent(self) -> HouseholdsBudget:
@@ -132,10 +122,13 @@ class SafeTabH(SafeTab):
         return {**SafeTab.premises(self, plan), "totals": self.totals.sha256}
 
     @property
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[Query, ...]:
         """Return each part of each table."""
-        s = self.stability
-        return tuple(Measured(f"{p.table}, {p.name}", p.rho, Fraction(s) / (2 * p.rho)) for p in self.parts)
+        stability = self.stability
+        return tuple(
+            Query(title=f"{p.table}, {p.name}", address=f"{p.table} {p.name}", loss=p.rho, square=stability)
+            for p in self.parts
+        )
 
     @property
     def printed(self) -> tuple[Fraction, str]:
@@ -168,10 +161,11 @@ class SafeTabH(SafeTab):
         where = f"totals {self.totals.file}"
         with placed("totals"):
             totals = self.totals.expected
-        if problems := missing_columns(totals.frame, (*GROUP, "count"), where=where):
-            yield from problems
+        problems: list[Problem] = []
+        remedy = "use t1 as SafeTab-P wrote it"
+        if missing := [name for name in (*GROUP, "count") if name not in totals.frame.columns]:
+            yield Problem(what=f"there is no column {listed(missing)}", where=where, remedy=remedy)
         elif totals.frame["count"].cast(pl.Int64, strict=False).null_count():
-            remedy = "use t1 as SafeTab-P wrote it"
             yield Problem(what="a count is not a whole number", where=f'{where} "count"', remedy=remedy)
         elif not (problems := [*SafeTab.problems(self, data)]):
             yield from self._problems_of_totals(where)
@@ -210,19 +204,18 @@ class SafeTabH(SafeTab):
         order = np.argsort(group)
         return group[order], reached[order]
 
-    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
         """Return t3 and t4: one part after the other."""
         records, found = self.records(data.households), {name: list[pl.DataFrame]() for name in self.columns}
-        for number, part in enumerate(self.parts):
+        for number, (part, query) in enumerate(zip(self.parts, self.measured, strict=True)):
             progress("count", number, len(self.parts))
             counter, levels = self.counter(records, part), self._levels(part.table)
-            variance = Fraction(records.stability) / (2 * part.rho)
             chosen = self.selected(counter, part)
             assert chosen is not None  # `problems` has looked
             for level, own, true in counter.cells(*chosen, levels, fine=part.table):
-                noisy = true + draw(variance, true.size, f"{part.table} {part.name}", level).reshape(true.shape)
+                noisy = ask(query, true, chunk=level)
                 found[part.table].append(
-                    table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, variance)
+                    table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, query)
                 )
         return {name: self._table(name, tables) for name, tables in found.items()}
 
@@ -246,12 +239,12 @@ class SafeTabH(SafeTab):
     def law(self, dataset: Any) -> StagedLaw:
         """Return the exact law, for records (block, race codes, ethnicity, type, tenure)."""
         records, parts = self.records(self._frame(dataset)), dict[Hashable, Staged]()
-        for part in self.parts:
-            counter, variance = self.counter(records, part), Fraction(records.stability) / (2 * part.rho)
+        for part, query in zip(self.parts, self.measured, strict=True):
+            counter = self.counter(records, part)
             chosen = self.selected(counter, part)
             assert chosen is not None
             for _, own, cells in counter.cells(*chosen, self._levels(part.table), fine=part.table):
                 named = counter.groups.named(own, part.region).rows()
                 for name, row in zip(named, cells.tolist(), strict=True):
-                    parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, DiscreteGaussian(variance)),))
+                    parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, query.noise),))
         return StagedLaw(parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from importlib import resources
@@ -19,6 +18,7 @@ from pydantic import Field
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, PublicTable, TableFile
+from stirred.mechanisms.tables.query import Query
 from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, GroupRecords, Ints, Iterations, kinds_of
 from stirred.mechanisms.tables.tabulator import (
     BudgetPart,
@@ -63,24 +63,12 @@ def _shipped(name: str) -> pl.DataFrame:
     return pl.read_csv(BytesIO(place.read_bytes()), infer_schema=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SafeTab(Tabulator):
     """Counts of population groups; a record is in at most ``stability`` groups of one region type and level."""
 
-    blocks: Any
-    iterations: Any = SYNTHETIC
-    block: str = "block"
-    races: Sequence[str] = RACES
-    ethnicity: str = "ethnicity"
-
-    def __post_init__(self) -> None:
-        self._check_tables()
-        object.__setattr__(self, "races", tuple(self.races))
-        object.__setattr__(self, "blocks", PublicTable.of(self.blocks))
-        object.__setattr__(self, "iterations", PublicTable.of(self.iterations))
-        self._check_budget()
-
-    def _check_budget(self) -> None:
+    def check_settings(self) -> None:
+        """Refuse a budget for regions that are not there, or for nothing."""
+        Tabulator.check_settings(self)
         known = {region.type for region in self.regions.values()}
         if unknown := sorted({part.region for part in self.parts} - known):
             remedy = f"there are {listed(sorted(known))}"
@@ -139,7 +127,9 @@ class SafeTab(Tabulator):
         if frame is None:
             raise bad_plan("the table of blocks was not read", where="blocks", remedy="name a file, with its ending")
         needed = [self.block, *(region.column for region in self.regions.values() if region.column)]
-        if problems := missing_columns(frame, needed, where=f"blocks {self.blocks.file}"):
+        if problems := missing_columns(
+            frame, needed, where=f"blocks {self.blocks.file}", settings={"block": [self.block]}
+        ):
             raise DataError(problems)
         if frame[self.block].is_duplicated().any() or frame[self.block].null_count():
             where = f'blocks {self.blocks.file} "{self.block}"'
@@ -159,7 +149,9 @@ class SafeTab(Tabulator):
         if without := sorted({part.level for part in self.parts} - {*groups["level"]}):
             where_it_is, remedy = f"iterations {self.iterations.file}", "add iterations, or give the level no rho"
             yield Problem(what=f"no iteration has level {without[0]}", where=where_it_is, remedy=remedy)
-        if problems := missing_columns(frame, self.used, where=where):
+        own = [key for key in ("block", "ethnicity", "sex", "age") if key in self.settings_model.model_fields]
+        named: dict[str, Sequence[str]] = {**{key: [getattr(self, key)] for key in own}, "races": self.races}
+        if problems := missing_columns(frame, self.used, where=where, settings=named):
             yield from problems
             return
         known = {self.block: known_blocks[self.block], **self._values}
@@ -250,7 +242,7 @@ class SafeTab(Tabulator):
         return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
 
 
-def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, variance: Fraction) -> pl.DataFrame:
+def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, query: Query) -> pl.DataFrame:
     """Return the rows of the tables of some groups: measured cells, and rows that are sums of them."""
     rows = level.labels.height
     table = groups[np.repeat(np.arange(groups.height), rows)].hstack(
@@ -258,4 +250,4 @@ def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, 
     )
     counts = {"count": (noisy @ level.sums).ravel(), "true": (true @ level.sums).ravel()}
     table = table.with_columns(pl.Series(name, values) for name, values in counts.items())
-    return with_intervals(table, [variance], cells=np.tile(level.added, groups.height))
+    return with_intervals(table, [query], cells=np.tile(level.added, groups.height))

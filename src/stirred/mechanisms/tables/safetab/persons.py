@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -14,21 +13,19 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.intervals import half_width, variance_of
+from stirred.mechanisms.tables.query import Ask, Query, half_width, variance_of
 from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, age_by_sex
 from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
 from stirred.mechanisms.tables.tabulator import (
     Amount,
     BudgetPart,
-    Draw,
     Edges,
     GroupsBudget,
-    Measured,
     budget_of,
     once,
     with_intervals,
 )
-from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
 _CHUNK: Final = 1 << 20  # groups that are looked at together
@@ -64,18 +61,28 @@ class PersonsSettings(SafeTabSettings):
     unit: str = Field(default="person", description="What a record is.")
 
 
-class StageNoise(NamedTuple):
-    """The noise of one part: of its totals, of its tables, and of groups that have a total alone."""
+class StageQueries(NamedTuple):
+    """What is asked of one part: first totals, second ones, tables of groups that reach a threshold, single totals.
 
-    first: Fraction
-    table: Fraction
-    alone: Fraction
+    A group has a second total or a table, which share what the first left of rho; or one total with all of it.
+    """
+
+    first: Query
+    totals: Query
+    tables: Query
+    alone: Query
 
     @classmethod
-    def of(cls, part: BudgetPart, *, stability: int, stage_1: Fraction) -> StageNoise:
-        """Return s/(2 rho) for the share of each stage."""
-        whole = Fraction(stability) / (2 * part.rho)
-        return cls(whole / stage_1, whole / (1 - stage_1), whole)
+    def of(cls, part: BudgetPart, *, stability: int, stage_1: Fraction) -> StageQueries:
+        """Return the queries with the share of each stage; a record changes as many totals by 1 as it has groups."""
+
+        def query(title: str, name: str, share: Fraction) -> Query:
+            title, address = f"{part.name}, {title}", f"{part.name} {name}"
+            return Query(title=title, address=address, loss=share * part.rho, square=stability)
+
+        rest = 1 - stage_1
+        first, totals = query("groups", "first", stage_1), query("tables", "totals", rest)
+        return cls(first, totals, query("tables", "tables", rest), query("groups", "alone", Fraction(1)))
 
 
 class ChosenGroups(NamedTuple):
@@ -88,7 +95,6 @@ class ChosenGroups(NamedTuple):
     true: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SafeTabP(SafeTab):
     """Counts of persons by region and race or ethnicity iteration, and of large groups by sex and age.
 
@@ -114,9 +120,6 @@ class SafeTabP(SafeTab):
         "t2": "groups that are large enough, by sex and age; an asterisk stands for all ages",
     }
 
-    sex: str = "sex"
-    age: str = "age"
-
     @property
     def spent(self) -> PersonsBudget:
         """Return the budget as it was checked."""
@@ -132,25 +135,21 @@ class SafeTabP(SafeTab):
             "groups with new noise."
         )
 
-    def reading(self, plan: Any) -> list[str]:
+    def reading_tables(self, plan: Any) -> list[str]:
         """Return what a reader must know besides: that some totals were published because they are large."""
         hidden = [region.type for region in self.regions.values() if region.suppress]
         chosen = (
             f"Of {', '.join(hidden)} a single total (`cells` 1) is published only where it is large, so those of small "
             "groups are too large, and fewer than 95% of their intervals hold. Totals of tables are not chosen so."
         )
-        return [*SafeTab.reading(self, plan), *([chosen] if hidden else [])]
+        return [*SafeTab.reading_tables(self, plan), *([chosen] if hidden else [])]
 
     @property
-    def measured(self) -> tuple[Measured, ...]:
+    def measured(self) -> tuple[Query, ...]:
         """Return both stages of each part."""
-        lines: list[Measured] = []
         budget, stability = self.spent, self.stability
-        for part in self.parts:
-            noise = StageNoise.of(part, stability=stability, stage_1=budget.stage_1)
-            lines.append(Measured(f"{part.name}, groups", budget.stage_1 * part.rho, noise.first))
-            lines.append(Measured(f"{part.name}, tables", (1 - budget.stage_1) * part.rho, noise.table))
-        return tuple(lines)
+        asked = (StageQueries.of(part, stability=stability, stage_1=budget.stage_1) for part in self.parts)
+        return tuple(query for each in asked for query in (each.first, each.tables))
 
     @property
     def printed(self) -> tuple[Fraction, str]:
@@ -180,19 +179,19 @@ class SafeTabP(SafeTab):
         age = frame[self.age].cast(pl.String).cast(pl.Int64).to_numpy()
         return {"t2": sex * (budget.top_age + 1) + age}
 
-    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return t1 and t2: one part after the other."""
+    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return t1 and t2, one part after the other; answers of the first stage choose what is asked next."""
         records, budget, levels = self.records(data.households), self.spent, self._levels
         found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
         for number, part in enumerate(self.parts):
             progress("count", number, len(self.parts))
             counter = self.counter(records, part)
-            noise = StageNoise.of(part, stability=records.stability, stage_1=budget.stage_1)
+            queries = StageQueries.of(part, stability=records.stability, stage_1=budget.stage_1)
             # P(Z <= k) >= q where P(|Z| <= k) >= 2q - 1.
-            cut = half_width(noise.table, 1, 2 * budget.keep_above - 1)
+            cut = half_width(queries.totals.parameter, 1, 2 * budget.keep_above - 1)
             above = cut if self.regions[part.region].suppress else None
-            kept = first_stage(counter, part, noise, above=above, draw=draw)
-            found.append(second_stage(counter, part, noise, kept, levels, draw=draw))
+            kept = first_stage(counter, part, queries, above=above, ask=ask)
+            found.append(second_stage(counter, part, queries, kept, levels, ask=ask))
         one, two = (pl.concat([tables[n] for tables in found]) for n in (0, 1))
         return {
             "t1": one.select(*self.columns["t1"], "true").sort(GROUP, maintain_order=True),
@@ -215,30 +214,30 @@ class SafeTabP(SafeTab):
         records, parts = self.records(frame), dict[Hashable, Staged]()
         for part in self.parts:
             counter = self.counter(records, part)
-            noise = StageNoise.of(part, stability=records.stability, stage_1=budget.stage_1)
+            queries = StageQueries.of(part, stability=records.stability, stage_1=budget.stage_1)
             groups, totals = counter.totals()
             tables: list[list[ShiftLaw]] = [[] for _ in groups]
             for level in range(len(levels)):
                 for _, _, cells in counter.cells(groups, np.full(groups.size, level), levels, fine="t2"):
                     for place, row in enumerate(cells.tolist()):
-                        tables[place].append(ShiftLaw(row, DiscreteGaussian(noise.table)))
+                        tables[place].append(ShiftLaw(row, queries.tables.noise))
             for group, total, laws in zip(groups.tolist(), totals.tolist(), tables, strict=True):
                 staged = Staged(
-                    total=ShiftLaw(total, DiscreteGaussian(noise.first)),
+                    total=ShiftLaw(total, queries.first.noise),
                     tables=tuple(laws),
                     thresholds=tuple(part.thresholds),
                 )
                 if counter.groups.members.detailed_only[group % counter.groups.width]:
-                    staged = Staged(tables=(ShiftLaw(total, DiscreteGaussian(noise.alone)),))
+                    staged = Staged(tables=(ShiftLaw(total, queries.alone.noise),))
                 name = counter.groups.named(np.array([group]), part.region).row(0)
                 parts[part.level, name] = staged
         return StagedLaw(parts)
 
 
 def first_stage(
-    counter: Counter, part: BudgetPart, noise: StageNoise, *, above: int | None, draw: Draw
+    counter: Counter, part: BudgetPart, queries: StageQueries, *, above: int | None, ask: Ask
 ) -> ChosenGroups:
-    """Draw the first total of every group of the domain, empty ones too, and a second one where it reaches nothing.
+    """Ask for the first total of every group of the domain, empty ones too, and a second one where it reaches nothing.
 
     Of the latter only those ``above`` the cut are kept; groups for the nation and states alone have one total.
     """
@@ -247,7 +246,6 @@ def first_stage(
     rows = max(1, _CHUNK // max(width, 1))
     starts = range(0, len(counter.groups.regions), rows)
     thresholds = np.array(part.thresholds)
-    purpose = part.name
 
     def look(start: int) -> ChosenGroups:
         low, high = start * width, min(start + rows, len(counter.groups.regions)) * width
@@ -255,13 +253,13 @@ def first_stage(
         inside = slice(*np.searchsorted(groups, (low, high)))
         true[groups[inside] - low] = counts[inside]
         chunk = start // rows
-        first = true + draw(noise.first, true.size, f"{purpose} first", chunk)
+        first = ask(queries.first, true, chunk=chunk)
         level = np.searchsorted(thresholds, first, side="right")
-        total = true + draw(noise.table, true.size, f"{purpose} totals", chunk)
+        total = ask(queries.totals, true, chunk=chunk)
         if alone.any():
             only = np.tile(alone, (high - low) // width)
             level[only] = -1
-            total[only] = true[only] + draw(noise.alone, int(only.sum()), f"{purpose} alone", chunk)
+            total[only] = ask(queries.alone, true[only], chunk=chunk)
         kept = (level > 0) | (total > above) if above is not None else np.ones(true.size, dtype=bool)
         return ChosenGroups(np.flatnonzero(kept) + low, *(values[kept] for values in (first, level, total, true)))
 
@@ -276,28 +274,28 @@ def first_stage(
 def second_stage(
     counter: Counter,
     part: BudgetPart,
-    noise: StageNoise,
+    queries: StageQueries,
     kept: ChosenGroups,
     levels: Sequence[CellLevel],
     *,
-    draw: Draw,
+    ask: Ask,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Draw the tables of the groups that reach a threshold, and return totals and tables of all groups."""
+    """Ask for the tables of the groups that reach a threshold, and return totals and tables of all groups."""
     total, cells = kept.total.copy(), np.ones(kept.group.size, dtype=np.int64)
     tables = [_empty_t2()]
     chosen = kept.level > 0
     for level, own, true in counter.cells(kept.group[chosen], kept.level[chosen], levels, fine="t2"):
-        noisy = true + draw(noise.table, true.size, f"{part.name} tables", level).reshape(true.shape)
+        noisy = ask(queries.tables, true, chunk=level)
         place = np.searchsorted(kept.group, own)
         total[place], cells[place] = noisy.sum(axis=1), levels[level].measured
-        tables.append(table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, noise.table))
+        tables.append(table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, queries.tables))
     single = kept.level < 0
     table = counter.groups.named(kept.group, part.region).with_columns(
         pl.Series("count", total), pl.Series("cells", cells), pl.Series("true", kept.true)
     )
-    table = with_intervals(table, [noise.table, noise.alone], cells=cells, which=single.astype(np.int64))
+    table = with_intervals(table, [queries.tables, queries.alone], cells=cells, which=single.astype(np.int64))
     # The free gain: both totals are of the same people with independent noise, and weigh by their precision.
-    own, first = table["variance"].to_numpy(), float(variance_of(noise.first))
+    own, first = table["variance"].to_numpy(), float(variance_of(queries.first.parameter))
     share = np.where(single, 1.0, first / (first + own))
     combined = {"combined": share * total + (1 - share) * kept.first, "combined_variance": share * own}
     return table.with_columns(pl.Series(name, values) for name, values in combined.items()), pl.concat(tables)
