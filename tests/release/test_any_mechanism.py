@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +24,7 @@ from stirred.mechanisms.protocol import (
     Plan,
     PublicFile,
     Release,
+    ReleasedColumns,
     Section,
     Settings,
     VerificationError,
@@ -109,15 +110,13 @@ class Coins(Mechanism):
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         raise NotImplementedError
 
-    def files(self, data: Any, plan: Any) -> Sequence[PublicFile]:
-        coins = pl.DataFrame({"coins": [2 * data.households.height]})
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
+        if data is None and self.forgets:
+            return Mechanism.files(self, released)
+        coins = pl.DataFrame({"coins": [0 if data is None else 2 * data.households.height]})
         words = "how many coins were tossed for `data`; column `coins` counts them"
         side = PublicFile(name="coins", kind="side", columns=("coins",), words=words, make=lambda: [coins])
-        return [*Mechanism.files(self, data, plan), side]
-
-    def allowed(self, released: Mapping[str, Any], fixed: Any) -> Mapping[str, Any]:
-        own: dict[str, Iterable[str]] = {} if self.forgets else {"coins": ["coins"]}
-        return {**Mechanism.allowed(self, released, fixed), **own}
+        return [*Mechanism.files(self, released), side]
 
     def sections(self, plan: Any) -> Sequence[Section]:
         return [Section(title="Coins", blocks=("They are fair.", Grid(header=("coin",), rows=(("heads",),))))]

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from stirred.data.missing import MISSING_CODE
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
 
 PLAN = """
@@ -267,3 +268,18 @@ def test_what_cannot_be_looked_up_is_refused_before_anything_is_spent(folder: Pa
     assert "there is no column 'nokey'" in refused.stderr
     assert not (folder / "out").exists()
     assert json.loads(done(folder, "ledger", "show", "ledger.db", "--json").stdout)["entries"] == []
+
+
+def test_missing_values_that_are_a_code_have_a_declared_cell(folder: Path) -> None:
+    homes = households().with_columns(tenure=pl.when(pl.col("hid") % 5 > 0).then("tenure"))
+    homes.write_parquet(folder / "homes.parquet")
+    codes = CODEBOOK_OF_HOMES.replace("codes = { owned", "missing = true\ncodes = { owned")
+    (folder / "codebook.toml").write_text(codes)
+    assert codes != CODEBOOK_OF_HOMES
+    written(folder)
+    plan = (folder / "plan.toml").read_text()
+    (folder / "plan.toml").write_text(plan.replace("[mechanism]", 'missing_as = "code"\n[mechanism]', 1))
+    done(folder, "release", "plan.toml", "--quiet")
+    table = pl.read_csv(folder / "out" / "public" / "tables" / "county-x-tenure.csv")
+    assert {*table["tenure"]} == {"owned", "rented", MISSING_CODE}
+    assert table.filter(pl.col("tenure") == MISSING_CODE)["count"].sum() > 0

@@ -612,6 +612,7 @@ def test_another_file_under_the_same_dataset_is_told_wherever_one_looks(
     ("change", "where", "what"),
     [
         (('rate = "1/2"', 'rate = "0"'), "nothing-moves", "at a rate of 0 nothing is swapped and nothing is promised"),
+        (('rate = "1/2"', 'rate = "1e-30"'), "nothing-moves", "fewer than one record is expected to get other values"),
         (('rate = "1/2"', 'rate = "1"'), "nothing-promised", "at a rate of 0 or 1 nothing is promised"),
         (('id = ["hid"]\n', ""), "hid", '"hid" is named like an identifier and has 600 values in 600 records'),
     ],

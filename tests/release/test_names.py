@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,30 @@ def test_a_name_with_the_signs_of_a_csv_file_is_released_and_published(tmp_path:
     )
     run(prepared(tmp_path, content, households().rename({"tenure": name})), entropy=Entropy.from_os())
     assert command(["publish", str(tmp_path / "out"), str(tmp_path / "web")]) == 0
+
+
+def test_proposed_options_can_be_typed_as_they_stand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["house id", "house, id"]
+    frame = pl.DataFrame({"county": ["A", "B"] * 300, "size": [1, 1, 2, 2] * 150, "tenure": ["o", "r", "r"] * 200})
+    frame.with_columns(pl.Series(name, [f"H{row:04d}" for row in range(600)]) for name in names).write_csv(
+        tmp_path / "homes.csv"
+    )
+    options = ["plan", str(tmp_path / "homes.csv"), "--match", "size", "--swap", "county", "--rate", "1/2"]
+    assert command(options) == 2
+    proposed = shlex.split(" ".join(re.findall(r"--accept '[^']*'", capsys.readouterr().err)))
+    assert {*proposed} == {"--accept", "identifier:house id", '"identifier:house, id"'}
+    assert command([*options, *proposed]) == 0
+    assert command([*options, "--id", "house id", "--id", '"house, id"']) == 0
+
+
+def test_sections_of_a_misspelt_mechanism_do_not_hide_its_near_name() -> None:
+    content = {
+        "data": {"sample": "people.csv"},
+        "mechanism": {"name": "survey-estimate", "epsilon": 2},
+        "estimates": [{"kind": "total", "variable": "income", "bounds": [0, 150]}],
+        "release": {"out": "bundle"},
+    }
+    with pytest.raises(StirredError) as error:
+        planned(content, source="plan.toml", folder=Path())
+    (problem,) = error.value.problems
+    assert 'did you mean "survey-estimates"?' in problem.remedy

@@ -18,16 +18,17 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.data.microdata import Microdata
 from stirred.mechanisms.contract.plan import PlanOrigin
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.records.engine import Swap
+from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.engine import TableMechanism
+from stirred.mechanisms.tables.query import Perturbation
+from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.release import reports
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import run
-from stirred.survey.estimates import checks, measure
-from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.test_table_bundles import GROUPS, PLANS, toy_toml
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 from tests.mechanisms.topdown.people import CODES, people, wards
@@ -329,37 +330,35 @@ def public(bundle: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
+class SameAnswers:
+    """The answers that were given, to true numbers that may be others: the noise is what remains."""
+
+    def __init__(self, kept: Frames) -> None:
+        self._kept = kept
+        self.kept: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, query: Perturbation, true: Any, *, chunk: int | None = None) -> Any:
+        before, noise = (self._kept[query.title][name].to_numpy() for name in query.columns)
+        own = zip(query.columns, (true, before + noise - true), strict=True)
+        self.kept.setdefault(query.title, {}).update(own)
+        return before + noise
+
+
 def as_if(release: Release, seen: Prepared) -> Release:
     """Return a release with what would have made it from another truth, where a mechanism keeps its noise inside.
 
     The file of that truth is taken as it is, nothing exchanged, and the noise is what remains.
     """
-    if "drawn" not in release.internal:
+    mechanism = seen.mechanism
+    if not isinstance(mechanism, TableMechanism) or isinstance(mechanism, (CellKey, Tabulator)):
         return release
-    drawn: dict[str, pl.DataFrame] = {}
-    if isinstance(seen.mechanism, SurveyEstimates):
-        rows, _ = checks.sampled(seen.mechanism, seen.data)
-        for asked, cells in zip(release.internal["plan"].estimates, release.internal["plan"].cells, strict=True):
-            own = release.internal["drawn"][asked.title]
-            new = measure.totals(asked, rows, measure.values_of(asked, seen.data.households, cells))
-            drawn[asked.title] = own.with_columns(
-                each for role, numbers in new.items() for each in (
-                    pl.Series(f"{role}_true", numbers),
-                    pl.Series(f"{role}_noise", own[f"{role}_true"] + own[f"{role}_noise"] - numbers),
-                )
-            )  # fmt: skip
-        return replace(release, internal={**release.internal, "drawn": drawn, "weights": rows.given})
-    for title, cells in release.internal["drawn"].items():
-        if "noise" not in cells.columns:
-            return release
-        by = cells.columns[: cells.columns.index("true")]
-        counts = seen.data.households.group_by(by).len("new").cast({"new": pl.Int64})
-        joined = cells.join(counts, on=by, how="left", maintain_order="left").with_columns(pl.col("new").fill_null(0))
-        noise = pl.col("true") + pl.col("noise") - pl.col("new")
-        drawn[title] = joined.with_columns(noise=noise).with_columns(true=pl.col("new")).drop("new")
-    swapped = release.internal.get("swapped")
-    kept = {} if swapped is None else {"swapped": Microdata(households=seen.data.households.select(swapped.households.columns))}  # fmt: skip  # noqa: E501
-    return replace(release, internal={**release.internal, **kept, "drawn": drawn})
+    counted, ask = seen.data, SameAnswers(release.internal["drawn"])
+    mechanism.answered(counted, seen.plan, ask, lambda stage, done, total: None)
+    drawn = {
+        title: release.internal["drawn"][title].with_columns(pl.Series(name, each) for name, each in numbers.items())
+        for title, numbers in ask.kept.items()
+    }
+    return replace(release, internal={**release.internal, "counted": counted, "drawn": drawn})
 
 
 def editions(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, *, changes: int = 1) -> list[dict[str, bytes]]:
@@ -380,7 +379,7 @@ def editions(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, *, chang
             found = as_if(drawn(mechanism, first.data, entropy, **{**how, "plan": plan}), seen)
             if case.own_pairs:
                 other = drawn(mechanism, data, Entropy.from_seed("two"), **how)
-                return replace(found, internal=other.internal)
+                return replace(found, internal={**other.internal, "file": found.internal["file"]})
             return found
 
         with monkeypatch.context() as patched:

@@ -23,7 +23,7 @@ from stirred.data.frames import read_frame
 from stirred.release import publish as module
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
-from stirred.release.publish import PublishError, _spelled_otherwise, publish
+from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
 from stirred.release.scan import scan_bundle
 from stirred.spec.doubts import DoubtError
@@ -379,11 +379,60 @@ TAMPERED = {
         text("report.html", lambda page: page.replace("</script>", "// East 41</script>")),
         "public/report.html: it holds another script",
     ),
+    "empty elements in the report": Tampered(
+        text("report.html", lambda page: page.replace("</main>", "<p></p><p> <b></b></p></main>")),
+        "public/report.html: it holds an empty <p>, which no page of ours has",
+    ),
+    "elements around elements in the report": Tampered(
+        text("report.html", lambda page: page.replace("</main>", "<p><b><b>Homes</b></b></p></main>")),
+        "public/report.html: it holds <b> twice around the same, which no page of ours has",
+    ),
+    "a folded part of the report without a heading": Tampered(
+        text("report.html", lambda page: page.replace("</main>", "<details>East 41</details></main>")),
+        "public/report.html: it holds a folded part without a heading, which no page of ours has",
+    ),
+    "another line in the page for readers": Tampered(
+        text("README.md", lambda page: page.replace("## Files\n", "East 41\n\n## Files\n")),
+        "public/README.md: it is not a page that `stirred` writes",
+    ),
+    "another spelling of a letter in the page for readers": Tampered(
+        text("README.md", lambda page: page.replace("Files", "F&#105;les")),
+        "public/README.md: it is not a page that `stirred` writes",
+    ),
+    "another title of the page for readers": Tampered(
+        text("README.md", lambda page: page.replace("# ", "# East 41 ", 1)),
+        "public/README.md: it has another title than the release",
+    ),
+    "another purpose in the page for readers": Tampered(
+        text("README.md", lambda page: page.replace("## What", "Purpose: East 41\n\n## What", 1)),
+        "public/README.md: it has another purpose than the release",
+    ),
+    "another method in the page for readers": Tampered(
+        text("README.md", lambda page: page.replace("Permutation", "East 41 permutation", 1)),
+        "public/README.md: it has another method than the release",
+    ),
+    "another weak point in the page for readers": Tampered(
+        text(
+            "README.md",
+            lambda page: page.replace("\n\n## Files", "\n- The protection has known weak points: 41.\n\n## Files"),
+        ),
+        "public/README.md: it has another statement of weak points than the release",
+    ),
+    "another order of files in the page for readers": Tampered(
+        text("README.md", lambda page: re.sub(r"(- `data.*\n)(- `persons.*\n)", r"\2\1", page)),
+        "public/README.md: it has another list of files than the release",
+    ),
+    "another spelling of a count": Tampered(
+        text("tables/ages.csv", lambda page: re.sub(r",(\d+)\n$", r",0\1\n", page)),
+        "is not spelled as `stirred` does",
+    ),
     "a comment in the page for readers": Tampered(
-        text("README.md", lambda page: page + "\n<!-- East 41 -->\n"), "public/README.md: it holds a tag or a comment"
+        text("README.md", lambda page: page + "\n<!-- East 41 -->\n"),
+        "public/README.md: it is not a page that `stirred` writes",
     ),
     "a definition that Markdown does not show": Tampered(
-        text("README.md", lambda page: page + "\n[//]: # (East 41)\n"), "public/README.md: it holds a definition"
+        text("README.md", lambda page: page + "\n[//]: # (East 41)\n"),
+        "public/README.md: it is not a page that `stirred` writes",
     ),
     "letters that nothing draws": Tampered(
         text("README.md", lambda page: page + "\nHomes" + "".join(chr(0xE0000 + ord(one)) for one in "East 41") + "\n"),
@@ -395,14 +444,15 @@ TAMPERED = {
     ),
     "the title of a link": Tampered(
         text("README.md", lambda page: page + '\n[homes](https://a.b "East 41")\n'),
-        "public/README.md: it holds the title of a link",
+        "public/README.md: it is not a page that `stirred` writes",
     ),
     "the name of a block of code": Tampered(
-        text("README.md", lambda page: page + "\n```East-41\nhomes\n```\n"), "README.md: it holds a block of code"
+        text("README.md", lambda page: page + "\n```East-41\nhomes\n```\n"),
+        "README.md: it is not a page that `stirred` writes",
     ),
     "blanks at the end of lines": Tampered(
         text("specification.md", lambda page: page.replace("\n", " \t \t\n")),
-        "public/specification.md: it holds blanks at the end of a line",
+        "public/specification.md: its words are not those of specification.json",
     ),
     "blanks in the specification": Tampered(
         text("specification.json", lambda page: page.replace("{", "{ \t \t\t ", 1)),
@@ -497,14 +547,14 @@ def test_bytes_beside_the_values_of_a_table_are_not_published(bundle: Path, tmp_
 
 UNSHOWN = {
     "a name of the page": "<meta name=x content='41'>",
-    "a title in a drawing": "<svg><title>41</title></svg>",
+    "a title in a drawing": "<svg><title>41</title><text>a</text></svg>",
     "a label in a drawing": "<svg><path aria-label='41' d='M0,0'/></svg>",
-    "a text in a drawing that is not drawn": "<svg><text opacity='0'>41</text></svg>",
-    "a text in a part of a drawing that is not drawn": "<svg><g display='none'><text>41</text></g></svg>",
+    "a text in a drawing that is not drawn": "<svg><text opacity='0'>41</text><text>a</text></svg>",
+    "a text in a part of a drawing that is not drawn": "<svg><g display='none'><text>41</text></g><text>a</text></svg>",
     "a name in a drawing": "<svg><g id='41'></g></svg>",
     "a class of a paragraph": "<p class='41'>a</p>",
     "a label of a table": "<div aria-label='41'>a</div>",
-    "a caption": "<table><caption>41</caption></table>",
+    "a caption": "<table><caption>41</caption><tr><td>a</td></tr></table>",
 }
 
 
@@ -529,6 +579,52 @@ def test_the_script_of_another_version_is_not_published(bundle: Path, tmp_path: 
     retell(bundle)
     publish(bundle, tmp_path / "out")
     assert (tmp_path / "out" / "report.html").read_text() == (tmp_path / "right" / "report.html").read_text()
+
+
+def backwards(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows in another order, tables of one file in theirs."""
+    tables = rows.partition_by("table", maintain_order=True) if "table" in rows.columns else [rows]
+    return pl.concat([table.reverse() for table in tables])
+
+
+def test_a_title_and_a_purpose_of_any_signs_are_published(made: Path, tmp_path: Path) -> None:
+    signs = "1. a|b  <i> *x* # `two` &lt; \\ _y_ ##"
+    for name in ("homes.parquet", "people.parquet"):
+        shutil.copyfile(made / name, tmp_path / name)
+    plan = content()
+    plan["release"] |= {"title": signs, "purpose": f"# {signs}"}
+    assert publish(release(tmp_path, plan), tmp_path / "out", dry_run=True).files
+
+
+def test_rows_of_tables_are_published_in_their_own_order(bundle: Path, tmp_path: Path) -> None:
+    """An order that somebody chose could hold a message."""
+    publish(bundle, tmp_path / "right")
+    changed = ("tables/ages.csv", "invariants.parquet", "strata.parquet")
+    for name in changed:
+        frame(name, backwards)(bundle)
+    retell(bundle)
+    publish(bundle, tmp_path / "out")
+    for name in changed:
+        assert read_frame(tmp_path / "out" / name).equals(read_frame(tmp_path / "right" / name)), name
+
+
+def test_the_words_of_the_specification_are_ours_whatever_version_the_manifest_names(
+    bundle: Path, tmp_path: Path
+) -> None:
+    publish(bundle, tmp_path / "right")
+    text("specification.md", lambda page: f"{page}\nEast 41 <!-- 41 -->\n")(bundle)
+    told(stirred="0.0.9")(bundle)
+    retell(bundle)
+    publish(bundle, tmp_path / "out")
+    pages = [(tmp_path / folder / "specification.md").read_bytes() for folder in ("right", "out")]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("name", ["another spelling of a count", "another line in the page for readers"])
+def test_a_dry_run_refuses_what_cannot_be_written_again(name: str, bundle: Path, capsys: Out) -> None:
+    TAMPERED[name].change(bundle)
+    retell(bundle)
+    assert TAMPERED[name].says in refusal(bundle, capsys, "--dry-run")
 
 
 def test_all_doubts_are_said_at_once(bundle: Path, capsys: Out) -> None:
@@ -672,11 +768,3 @@ def test_the_audit_of_a_bundle_looks_at_the_order_and_at_tables_of_persons(bundl
     checks = audit_bundle(bundle).checks
     assert any("grouped by county" in check for check in checks)
     assert any("table ages" in check for check in checks)
-
-
-@pytest.mark.parametrize(("count", "odd"), [("5", None), ("5.0", None), ("059", "059"), ("+5", "+5"), ("5e0", "5e0")])
-def test_a_count_has_one_spelling(count: str, odd: str | None, tmp_path: Path) -> None:
-    """A choice of spellings could hold a message that no reader sees as one."""
-    path = tmp_path / "table.csv"
-    path.write_text(f"county,count\nEast,{count}\nWest,7\nNorth,2.5\n", encoding="utf-8")
-    assert _spelled_otherwise(read_frame(path, empty=True)) == odd

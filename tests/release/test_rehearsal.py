@@ -115,7 +115,7 @@ def test_the_room_that_is_asked_for_holds_the_bundle_and_is_not_far_above(folder
     out = run(prepared)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     assert (
-        size <= bytes_needed(prepared, prepared.mechanism.files(prepared.data, prepared.plan)) <= 4 * size + (9 << 20)
+        size <= bytes_needed(prepared, prepared.plan.files(prepared.mechanism, prepared.data)) <= 4 * size + (9 << 20)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,9 +91,10 @@ def exchanged(change: Callable[[Any], object]) -> Fault:
     def plant(patch: Patch) -> None:
         right = PermutationSwap._exchange
 
-        def exchange(self: PermutationSwap, plan: Any, swapped: Any, *rest: Any) -> None:
-            right(self, plan, swapped, *rest)
+        def exchange(self: PermutationSwap, plan: Any, swapped: Any, *rest: Any) -> Mapping[str, Any]:
+            kept = right(self, plan, swapped, *rest)
             change(swapped)
+            return kept
 
         patch.setattr(PermutationSwap, "_exchange", exchange)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from stirred.spec.markdown import code, plain
+from stirred.spec.markdown import code, plain, raw, sentence
 
 NASTY = [
     *("<script>alert(1)</script>", "[x](javascript:alert(1))", "![x](http://a/b.png)", "*bold* __bold__ _it_ ~~no~~"),
@@ -48,6 +48,12 @@ def test_plain_text_is_shown_as_it_is_in_a_paragraph_and_in_a_list(text: str) ->
     assert shown(plain(text)) == (wanted, {"p"} if wanted else set())
     assert shown(f"- {plain(text)}") == (wanted, {"ul", "li"})
     assert shown(f"# {plain(text)}") == (wanted, {"h1"})
+
+
+@given(texts)
+def test_a_line_gives_back_its_text(text: str) -> None:
+    assert raw(plain(text)) == " ".join(text.split())
+    assert sentence(raw(sentence(text))) == sentence(text)
 
 
 @given(texts)

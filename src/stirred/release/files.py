@@ -15,7 +15,6 @@ from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
     Check,
-    Plan,
     PublicFile,
     Release,
     Table,
@@ -25,11 +24,10 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.release.prepared import Prepared
 from stirred.release.tables import completed, lists_every_cell, tabulate
-from stirred.report.release import NOTHING
+from stirred.report.readme import WEAK_POINTS, Readme
 from stirred.spec.document import to_json
 from stirred.spec.document_schema import AccountDocument, MechanismDocument
 from stirred.spec.doubts import accepted_in_words
-from stirred.spec.markdown import code, plain, sentence
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 
@@ -83,14 +81,8 @@ def write_pages(
     )
     page = to_markdown(specification, title=title_of(prepared), method=prepared.mechanism.in_words, account=account)
     (public / "specification.md").write_text(page, encoding="utf-8")
-    (public / "README.md").write_text(public_readme(title_of(prepared), prepared, files, public), encoding="utf-8")
-
-
-def released_columns(prepared: Prepared) -> dict[str, list[str]]:
-    """Return the columns of the input that may be in public files, by record type, and the one that links them."""
-    data, released = prepared.data, {"households": (), "persons": (), **prepared.plan.releases}
-    link = [str(data.hid)] if data.persons is not None else []
-    return {**{kind: list(columns) for kind, columns in released.items()}, "link": link}
+    readme = _readme(prepared, files, public).page(specification)
+    (public / "README.md").write_text(readme, encoding="utf-8")
 
 
 def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
@@ -185,50 +177,32 @@ def _recounted(table: Table, written: Written) -> Check:
     return Check(what=what, cells=counted.height, result="identical to the published table")
 
 
-def public_readme(title: str, prepared: Prepared, files: Sequence[PublicFile], public: Path) -> str:
-    """Return the page for a reader who has only the public folder, as far as it is written."""
-    mechanism, plan, purpose = prepared.mechanism, prepared.plan, prepared.planned.plan.release.purpose
+def _readme(prepared: Prepared, files: Sequence[PublicFile], public: Path) -> Readme:
+    """Return what the page for readers states, as far as the public folder is written."""
+    mechanism, plan = prepared.mechanism, prepared.plan
     accepted = accepted_in_words(doubt.name for doubt in prepared.accepted)
-    lines = [f"# {plain(title)}", "", plain(mechanism.in_words), ""]
-    if plan.specification.budget.is_unbounded:
-        lines += [f"**{NOTHING}: the loss is infinite, and a person accepted that by name.**", ""]
-    if purpose:
-        lines += [f"Purpose: {plain(purpose)}", ""]
-    lines += [
-        "## What you may conclude",
-        "",
-        *(f"- {sentence(each)}" for each in mechanism.conclusions(plan)),
-        "- What is promised about confidentiality, and relative to what, is in specification.md and report.html.",
-        *([f"- {plain(plan.also_promised)}"] if plan.also_promised else []),
-        *([f"- The protection has known weak points: {plain(accepted)}."] if accepted else []),
-        "",
-        *_preparations(plan),
-        "## Files",
-        "",
-        *_files(prepared, files, records=True),
-        *(_of_table(prepared, table, public) for table in prepared.tables),
-        *_files(prepared, files, records=False),
-        "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
-    ]
     in_parts = [path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix]
     reading = (
         f"Long tables are folders of parts ({', '.join(f'`{name}`' for name in in_parts)}): read all files of such a "
         "folder, `part-00000` and on, in the order of their names, as one table. All have the same columns."
     )
-    for note in (*map(sentence, mechanism.file_notes(plan)), *([reading] if in_parts else [])):
-        lines += ["", note]
-    return "\n".join(lines) + "\n"
+    return Readme(
+        title=title_of(prepared),
+        method=mechanism.in_words,
+        purpose=prepared.planned.plan.release.purpose or "",
+        conclusions=mechanism.conclusions(plan),
+        further=[text for text in (plan.also_promised, accepted and f"{WEAK_POINTS}{accepted}.") if text],
+        files=[
+            *_files(prepared, files, records=True),
+            *(_of_table(prepared, table, public) for table in prepared.tables),
+            *_files(prepared, files, records=False),
+        ],
+        notes=[*mechanism.file_notes(plan), *([reading] if in_parts else [])],
+    )
 
 
-def _preparations(plan: Plan) -> list[str]:
-    """Return what was done to each record before, column by column."""
-    steps = [f"- {code(column)}: {plain(words)}" for column, words in plan.specification.domain.prepared]
-    said = "First, every record was changed by rules fixed beforehand. Exact figures are those after preparation."
-    return ["## What was prepared", "", said, "", *steps, ""] if steps else []
-
-
-def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[str]:
-    """Yield a line for each file of records, or for each of the others; words name files of records without ending."""
+def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[tuple[str, str]]:
+    """Yield each file of records, or each of the others, with what is in it; words name records without ending."""
     ending = prepared.planned.plan.release.format
     places = {file.name: f"{file.name}.{ending}" for file in files if file.kind == "records"}
     for file in files:
@@ -237,14 +211,14 @@ def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) ->
             for name, place in places.items():
                 words = words.replace(f"`{name}`", f"`{place}`")
             other = f"{file.name}.{'csv' if file.kind == 'table' else 'parquet'}"
-            yield f"- {code(places.get(file.name, other))}: {sentence(words)}"
+            yield places.get(file.name, other), words
 
 
-def _of_table(prepared: Prepared, table: Table, public: Path) -> str:
+def _of_table(prepared: Prepared, table: Table, public: Path) -> tuple[str, str]:
     """Say what was done to a table, and that it lacks empty cells where it would have too many of them."""
     place = public / "tables" / f"{table.name}.csv"
     # In a rehearsal the table is not there yet.
     whole = not place.exists() or lists_every_cell(read_frame(place), table.variables)
     words = prepared.mechanism.table_in_words(table, prepared.data, prepared.plan)
     left_out = "" if whole else "; combinations that no record has are left out"
-    return f"- {code(f'tables/{table.name}.csv')}: {plain(table.title)}, {words}{left_out}"
+    return f"tables/{table.name}.csv", f"{table.title}, {words}{left_out}"

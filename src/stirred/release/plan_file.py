@@ -15,7 +15,7 @@ from stirred.data.sources import READS, Source, address_of, local_path, read_tom
 from stirred.data.spelling import misshapen, told_once
 from stirred.data.steps import LEARNED
 from stirred.mechanisms.protocol import Settings
-from stirred.mechanisms.registry import DEFAULT, KINDS, mechanism_class
+from stirred.mechanisms.registry import DEFAULT, KINDS, UnknownMechanismError, mechanism_class
 from stirred.release.plan_sections import EngineSection, MechanismSection, PlanFile
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
 
@@ -147,6 +147,7 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
 def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     """Return a plan from plain data; ``source`` names it in messages."""
     problems: list[tuple[str, Problem]] = []
+    unknown = False
     written, content = content, _with_own_sections(content)
     given = content.get("mechanism")
     if isinstance(given, dict):
@@ -154,6 +155,7 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
         try:
             section = MechanismSection.of(given)
         except StirredError as error:
+            unknown = isinstance(error, UnknownMechanismError)
             told = [_as_written(each, written) or each.inside("[mechanism]") for each in error.problems]
             problems = [("mechanism", problem.inside(source)) for problem in told]
         content = {**content, "mechanism": section}
@@ -161,6 +163,8 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
         plan = PlanFile.model_validate(content)
     except ValidationError as error:
         for detail, hint in told_once(error.errors(include_url=False), PlanFile):
+            if unknown and detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1 and not hint:
+                continue  # perhaps a section of the mechanism that was meant
             problems.append((str((*detail["loc"], "")[0]), _problem(detail, source, hint)))
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]

@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import polars as pl
 from pydantic import Field, ValidationError
 
 from stirred.data.bundle import checksum, odd_files
-from stirred.data.frames import read_frame, write_frame
 from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers, sweep
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import StrictFacts
 from stirred.release.reservation import NOTICE, Accounted, accounted
+from stirred.release.rewriting import Rewriting
 from stirred.release.scan import Scan, problems_of, scan_bundle
-from stirred.report.page import shown_alone
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, place_of
@@ -70,10 +68,10 @@ def publish(
     beside those that the release accepted. A release that was accounted for must stand committed in its ledger, with
     this manifest; ``ledger`` says where the ledger is, if it has moved. The ledger records who published, the names in
     ``accept``, and where to: ``called`` is the name of the place, by default that of the folder. One row announces the
-    publication before it can appear, and another one says that it did. Tables are written again from their values, and
-    compared; the report from what it shows. The copy is closed to everybody but its owner until all of it is on the
+    publication before it can appear, and another one says that it did. Tables are written again from their values,
+    pages from what they state. The copy is closed to everybody but its owner until all of it is on the
     disk. ``require_ledger`` refuses a release that no ledger accounts for; so does the keeper of the
-    place by a file `.stirred-publish.toml` beside it or above. A dry run does everything but the copying.
+    place by a file `.stirred-publish.toml` beside it or above. A dry run makes all checks and writes nothing.
     """
     if not dry_run:
         # A run that died when its bundle had appeared may hold other names of files; any may have left its rehearsal.
@@ -97,9 +95,10 @@ def publish(
     notice = _NOTICE.format("\n".join(f"- {doubt.what}" for doubt in false)) if false else ""
     told = {NOTICE: notice} if notice else {}
     if not dry_run:
+        assert scan.rewriting is not None, "a promise that cannot be read is a doubt"
         appearing = account.publication(to=name, place=place, who=who, accepted=accept)
         with appearing as begin, folder_at(place, finish=_let_everybody_read, private=False) as folder:
-            files = _copy(bundle / "public", folder, files)
+            files = _copy(bundle / "public", folder, files, scan.rewriting)
             listed = "".join(f"{digest}  {file}\n" for file, digest in {**files, **_sums(told)}.items())
             begin(_sha256(listed))
             for file, text in {**told, CHECKSUMS: listed}.items():
@@ -156,10 +155,10 @@ def _wrong_place(bundle: Path, place: Path, name: str) -> Iterator[Problem]:
     yield from _wrong_name(name, place)
 
 
-def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+def _copy(public: Path, folder: Path, files: Mapping[str, str], rewriting: Rewriting) -> dict[str, str]:
     """Copy the files, for their owner alone, and compare what was copied with the manifest; return their checksums.
 
-    Tables are written again from their values, and the report from what it shows: nothing beside that is published.
+    Each is written again from what is read of it, as the scan did on trial: nothing beside that is published.
     """
     found = {}
     for name, recorded in files.items():
@@ -169,45 +168,9 @@ def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> dict[str, str
             what = "it changed between the check and the copy"
             remedy = "find out who writes to the bundle, and publish again"
             raise PublishError([Problem(what=what, where=f"public/{name}", remedy=remedy)])
-        if target.suffix in (".parquet", ".csv"):
-            _write_again(target, where=f"public/{name}")
-        elif target.suffix == ".html":
-            target.write_text(shown_alone(target.read_text(encoding="utf-8")), encoding="utf-8")
+        rewriting.write(target, name)
         found[name] = checksum(target)
     return found
-
-
-def _write_again(path: Path, *, where: str) -> None:
-    """Write a table from what is read of it, so that its bytes follow from its values, its types and its promise."""
-    half = path.with_name(f".{path.name}")
-    note = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
-    frame = read_frame(path, empty=True)
-    if path.suffix == ".csv" and (odd := _spelled_otherwise(frame)):
-        what, remedy = (
-            f"the count {odd!r} is not spelled as `stirred` does",
-            "do not publish it; make the release again",
-        )
-        raise PublishError([Problem(what=what, where=where, remedy=remedy)])
-    os.close(_new_file(half))
-    write_frame(frame, half, note={key: text for key, text in note.items() if key.startswith("stirred.")})
-    if not read_frame(half, empty=True).equals(frame):
-        what, remedy = "written again, it is not the same table", "do not publish it; make the release again"
-        raise PublishError([Problem(what=what, where=where, remedy=remedy)])
-    half.replace(path)
-
-
-def _spelled_otherwise(frame: pl.DataFrame) -> str | None:
-    """Return a count that has another spelling than its number, such as 059: the choice could hold a message."""
-    if frame.schema.get("count") != pl.String:
-        return None  # read as numbers, and written again from these
-    for text in frame["count"].drop_nulls().to_list():
-        try:
-            number = float(text)
-        except ValueError:
-            continue
-        if number.is_integer() and text != f"{number:.0f}" and text != f"{number:.1f}":
-            return str(text)
-    return None
 
 
 def _let_everybody_read(folder: Path) -> None:

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Final
 
 from stirred.audit.bundle import audit_pages
-from stirred.data.bundle import Findings
+from stirred.data.bundle import Findings, files_of
 from stirred.data.columns import Columns, select
 from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import PERSONS
 from stirred.randomness.entropy import Entropy
-from stirred.release.files import Files, public_files, released_columns, verify_public, write_pages
+from stirred.release.files import Files, public_files, verify_public, write_pages
 from stirred.release.ledger import Request
 from stirred.release.prepared import Prepared
 from stirred.release.reports import blank_reports, write_reports
-from stirred.release.scan import TABLES, may_have, page_doubts
+from stirred.release.rewriting import Rewriting
+from stirred.release.scan import TABLES, may_have, not_rewritten, page_doubts
 from stirred.release.trial import trial_draw
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
@@ -67,7 +68,7 @@ def _too_large(place: Place, needed: int) -> Iterator[Problem]:
 
 def _not_allowed(prepared: Prepared, files: Files, specification: Specification) -> Iterator[Problem]:
     """Hold the files that the mechanism will make to its own rule of what they may have, as `publish` does."""
-    allowed = may_have(prepared.mechanism, released_columns(prepared), specification)
+    allowed = may_have(prepared.mechanism, prepared.plan.released_columns(prepared.data), specification)
     for file in public_files(prepared, files):
         kind = TABLES if file["kind"] == "table" else file["name"]
         codes = [name for name in file["columns"] if name not in label_columns(file["columns"])]
@@ -76,7 +77,7 @@ def _not_allowed(prepared: Prepared, files: Files, specification: Specification)
                 what=f"{listed(other) if kind in allowed else 'such a file'} is not allowed, and `publish` would "
                 "refuse it",
                 where=f"public/{file['name']}",
-                remedy=f"this is a fault in the mechanism {prepared.mechanism.name} (Mechanism.allowed), please report",
+                remedy=f"this is a fault in the mechanism {prepared.mechanism.name} (Mechanism.files), please report",
             )
 
 
@@ -125,18 +126,22 @@ def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specif
             write_pages(public, prepared, files, specification)
             (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
         else:
-            own = excerpt.mechanism.files(excerpt.data, excerpt.plan)
+            own = excerpt.plan.files(excerpt.mechanism, excerpt.data)
             thrown_away = Entropy.from_seed("rehearsal") if specification.seeded else Entropy.from_os()
             release = trial_draw(excerpt, folder, thrown_away)
             write_reports(folder, excerpt, release, verify_public(folder, excerpt, own, release))
         audit_pages(public, specification, method=prepared.mechanism.in_words, same_version=True, found=found)
+        released = prepared.plan.released_columns(prepared.data)
+        variables = (*released.households, *released.persons)
+        names = sorted(name.removeprefix("public/") for name in files_of(folder) if name.startswith("public/"))
+        again = not_rewritten(public, names, Rewriting(specification=specification, variables=variables), {})
         return [
             Problem(
                 what=f"{problem.what}, and `publish` would refuse it",
                 where=f"{prepared.planned.source} {problem.where}",
                 remedy="look at title, purpose and names in the plan",
             )
-            for problem in (*found.problems, *page_doubts(public))
+            for problem in (*found.problems, *page_doubts(public), *again)
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

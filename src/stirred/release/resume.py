@@ -89,7 +89,7 @@ def _make_the_same(
     if request.specification != entry.specification:
         remedy = f"give the release up: `{place.abort_command}`"
         raise bad_plan("the plan would promise something else than was reserved", where=str(place.out), remedy=remedy)
-    files = prepared.mechanism.files(prepared.data, prepared.plan)
+    files = prepared.plan.files(prepared.mechanism, prepared.data)
     place.clear()
     with working(prepared.engine, planned, place, progress):
         rehearse(place, prepared, files, request)

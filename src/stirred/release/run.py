@@ -19,7 +19,7 @@ from stirred.mechanisms.protocol import Check, Progress, Release, check_seeded, 
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.engine import working
-from stirred.release.files import Files, public_files, released_columns, verify_public, write_public
+from stirred.release.files import Files, public_files, verify_public, write_public
 from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
 from stirred.release.ledger.samples import Sampling
@@ -42,7 +42,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
         Entropy.expected(entropy)
     prepared.refuse()
     check_seeded(prepared.plan, seeded=entropy is not None and entropy.seeded)
-    files = prepared.mechanism.files(prepared.data, prepared.plan)
+    files = prepared.plan.files(prepared.mechanism, prepared.data)
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
     with claimed(prepared.planned.out) as place, working(prepared.engine, prepared.planned, place, progress):
@@ -170,7 +170,7 @@ def _now() -> str:
 
 
 def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
-    planned, released = prepared.planned, released_columns(prepared)
+    planned, released = prepared.planned, prepared.plan.released_columns(prepared.data)
     parameters = _parameters(planned)
     # A file that a setting names may be gone when somebody audits the bundle.
     parameters["mechanism"].update(prepared.settings.dumped())
@@ -185,7 +185,11 @@ def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequen
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "identifiers": list(prepared.data.identifiers),
-        "released": {**released, "link": next(iter(released["link"]), None)},
+        "released": {
+            "households": [*released.households],
+            "persons": [*released.persons],
+            "link": next(iter(released.link), None),
+        },
         "public_files": public_files(prepared, files),
         "seeded": release.specification.seeded,
         "doubts": [

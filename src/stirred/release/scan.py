@@ -10,9 +10,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import polars as pl
@@ -36,13 +36,14 @@ from stirred.data.probe import is_unread
 from stirred.data.problems import DataError, bad_file, invisible_letters, listed
 from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
-from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.protocol import Mechanism, ReleasedColumns
+from stirred.release.rewriting import Rewriting
 from stirred.report.page import unshown
+from stirred.report.readme import WEAK_POINTS, Readme
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import account_in, mechanism_in, to_json
-from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
-from stirred.spec.invariant import Margin
-from stirred.spec.markdown import unshown as unshown_in_markdown
+from stirred.spec.doubts import Doubt, accepted_in_words, nothing_promised, refuse_doubts
+from stirred.spec.markdown import plain
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.reliance import KeysAlone, Unpublished
 from stirred.spec.specification import Specification
@@ -70,6 +71,7 @@ class Scan:
     ledger: Mapping[str, str | int] | None = None
     accepted: tuple[str, ...] = ()
     manifest: str = ""
+    rewriting: Rewriting | None = None
 
 
 def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
@@ -88,8 +90,10 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
     unbounded = [nothing_promised(NO_BOUND, remedy=_INSTEAD)] if NO_BOUND in audit.warnings else []
     doubts += _permissions(bundle)
     manifest, specification = Manifest.read(audit.manifest), published_specification(public)
-    own = {} if audit.mechanism is None else audit.mechanism.allowed({"households": (), "persons": (), "link": ()}, ())
-    doubts += _paths(public, () if manifest is None else manifest.public_files or (), own)
+    allowed: dict[str, set[str]] = {}
+    if audit.mechanism is not None and specification is not None and manifest is not None:
+        allowed = may_have(audit.mechanism, _released(manifest, specification), specification)
+    doubts += _paths(public, () if manifest is None else manifest.public_files or (), allowed)
     if manifest is None or manifest.released is None or manifest.plan is None or manifest.public_files is None:
         doubts.append(_doubt("it does not say what was released", MANIFEST, _AGAIN))
         return Scan(files={}, checks=audit.checks, doubts=tuple(dict.fromkeys(doubts)))
@@ -101,13 +105,17 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
     doubts += _from_internal(bundle, manifest)
     doubts += page_doubts(public, same_version=manifest.stirred == __version__, unread=audit.unread)
+    rewriting = None
     if specification is not None:
+        rewriting = _rewriting(public, manifest, specification)
+        doubts += not_rewritten(public, manifest.public, rewriting, audit.unread)
+        doubts += _other_facts(public, manifest, audit.mechanism)
         doubts += _written_otherwise(public, specification, same_version=manifest.stirred == __version__)
         if specification.settings_from == "this-data":
             what = "its settings were chosen by looking at the confidential file, which voids the promise"
             doubts.append(_doubt(what, "public/specification.json", _AGAIN))
         if audit.mechanism is not None:  # otherwise the audit has said why not
-            doubts += _columns(public, manifest, specification, audit.mechanism, audit.unread)
+            doubts += _columns(public, manifest, allowed, audit.unread)
         doubts += _notes(public, specification, audit.unread)
     doubts += _of_the_plan(manifest)
     found = [*_identifying(public, manifest, audit.unread), *_formulas(public)]
@@ -128,6 +136,7 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         ledger=manifest.ledger,
         accepted=tuple(manifest.accepted),
         manifest=hashlib.sha256(audit.manifest).hexdigest(),
+        rewriting=rewriting,
     )
 
 
@@ -210,8 +219,57 @@ def page_doubts(public: Path, *, same_version: bool = True, unread: Unread | Non
             yield _doubt(f"it leads to {target}, outside of what is published", place, _AGAIN)
         if letters := invisible_letters(unescape(text)):
             yield _doubt(f"it holds letters that nothing draws ({letters})", place, _AGAIN)
-        for what in unshown(text, same_version=same_version, said=said) if html else unshown_in_markdown(text):
+        for what in unshown(text, same_version=same_version, said=said) if html else ():
             yield _doubt(f"it holds {what}, which no page of ours has", place, _AGAIN)
+
+
+def _rewriting(public: Path, manifest: Manifest, specification: Specification) -> Rewriting:
+    released = manifest.released
+    variables = () if released is None else (*released.households, *released.persons)
+    account = account_in((public / SPECIFICATION).read_text(encoding="utf-8"))
+    return Rewriting(specification=specification, account=account, variables=variables)
+
+
+def not_rewritten(public: Path, names: Iterable[str], rewriting: Rewriting, unread: Unread) -> Iterator[Problem]:
+    """Look whether every file can be written again, as it is when it is published."""
+    for name in names:
+        path = public / name
+        try:
+            if path.is_file() and is_unread(path, unread) is None:
+                rewriting.again(path, name)
+        except DataError:
+            continue  # said by the audit
+        except StirredError as error:
+            yield from error.problems
+        except ValueError:
+            yield _doubt("it cannot be read", f"public/{name}", _AGAIN)
+
+
+def _other_facts(public: Path, manifest: Manifest, mechanism: Mechanism | None) -> Iterator[Problem]:
+    """Look whether README.md states what the manifest, the mechanism and the other pages do."""
+    pages = {name: public / name for name in ("README.md", "specification.md", "report.html")}
+    if not all(path.is_file() for path in pages.values()) or manifest.plan is None:
+        return  # said by the audit
+    text = {name: path.read_text(encoding="utf-8", errors="replace") for name, path in pages.items()}
+    report = " ".join(text["report.html"].split())
+    readme, tables = Readme.read(text["README.md"]), len(manifest.tables)
+    own = [*(manifest.public_files or ())]
+    own, counted = own[: len(own) - tables], own[len(own) - tables :]
+    records = [file for file in own if file.kind == "records"]
+    files = [file.name for file in (*records, *counted, *(file for file in own if file not in records))]
+    accepted = " ".join(accepted_in_words(manifest.accepted).split())
+    weak = [each for each in readme.further if each.startswith(WEAK_POINTS)]
+    title = f"# {plain(readme.title)}\n"
+    wrong = {
+        "title": not text["specification.md"].startswith(title) or f"{escape(readme.title)}</h1>" not in report,
+        "purpose": " ".join((manifest.plan.release.purpose or "").split()) != readme.purpose,
+        "statement of weak points": weak != ([f"{WEAK_POINTS}{accepted}."] if accepted else []),
+        "list of files": files != [place.rpartition(".")[0] for place, _ in readme.files],
+    }
+    if mechanism is not None and manifest.stirred == __version__ and not mechanism.earlier:
+        wrong["method"] = readme.method != " ".join(mechanism.in_words.split())
+    for what in (what for what, other in wrong.items() if other):
+        yield _doubt(f"it has another {what} than the release", "public/README.md", _AGAIN)
 
 
 def _written_otherwise(public: Path, specification: Specification, *, same_version: bool) -> Iterator[Problem]:
@@ -226,32 +284,36 @@ def _written_otherwise(public: Path, specification: Specification, *, same_versi
         yield _doubt("it is not written as `stirred` writes it", f"public/{SPECIFICATION}", _AGAIN)
 
 
-def may_have(
-    mechanism: Mechanism, released: Mapping[str, Collection[str]], specification: Specification
-) -> dict[str, set[str]]:
+def may_have(mechanism: Mechanism, released: ReleasedColumns, specification: Specification) -> dict[str, set[str]]:
     """Return the columns that each public file may have, and under ``tables`` those of tables; no file else.
 
-    ``released`` are the columns of the input, by record type. In a table that is counted from records stand only those
-    that the specification speaks of: it fixes them, relies on their counts being kept, or lists them.
+    In a table that is counted from records stand only columns that the specification speaks of: it fixes them, relies
+    on their counts being kept, or lists them.
     """
-    fixed = {v for each in specification.multiverse.invariants if isinstance(each, Margin) for v in each.variables}
     kept = {v for each in specification.relies_on if isinstance(each, Unpublished) for v in each.figure.variables}
-    homes = {*released["households"]}
+    homes = {*released.households}
     if mechanism.counts_tables:
-        homes &= fixed | kept | {*specification.domain.columns}
-    files = {name: {*columns} for name, columns in mechanism.allowed(released, fixed).items()}
-    return {**files, TABLES: {*homes, *released["persons"], "count", *mechanism.table_columns}}
+        homes &= {*released.fixed, *kept, *specification.domain.columns}
+    # Tables that earlier versions wrote beside the others have the same names without a folder.
+    files = {Path(file.name).name: {*file.columns} for file in mechanism.files(released)}
+    return {**files, TABLES: {*homes, *released.persons, "count", *mechanism.table_columns}}
+
+
+def _released(manifest: Manifest, specification: Specification) -> ReleasedColumns:
+    """Return the columns that a manifest says were released."""
+    found = manifest.released
+    if found is None:
+        return ReleasedColumns()
+    columns = {"households": found.households, "persons": found.persons}
+    return ReleasedColumns.of(specification, columns, link=found.link)
 
 
 def _columns(
-    public: Path, manifest: Manifest, specification: Specification, mechanism: Mechanism, unread: Unread
+    public: Path, manifest: Manifest, allowed: Mapping[str, Collection[str]], unread: Unread
 ) -> Iterator[Problem]:
     """Hold the columns of every table against the list of the release, the mechanism, and the plan's identifiers."""
-    released = manifest.released
-    assert released is not None
-    link = set() if released.link is None else {released.link}
-    columns = {"households": released.households, "persons": released.persons, "link": link}
-    allowed = may_have(mechanism, columns, specification)
+    assert manifest.released is not None
+    link = set() if manifest.released.link is None else {manifest.released.link}
     declared = {file.name: {*file.columns} for file in manifest.public_files or ()}
     for path in _tables(public):
         place = path.relative_to(public)

@@ -22,7 +22,7 @@ def trial_draw(prepared: Prepared, folder: Path, entropy: Entropy, *, progress: 
     (folder / "public" / "tables").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)
     mechanism = prepared.mechanism.on(LocalEngine()).working_in(folder / "internal", progress=folder / "progress")
-    files = mechanism.files(prepared.data, prepared.plan)
+    files = prepared.plan.files(mechanism, prepared.data)
     doubts = plan_doubts(prepared.plan, settings_from=mechanism.settings_from)
     accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)

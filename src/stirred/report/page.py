@@ -172,7 +172,7 @@ def table(
     told = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
         f'<div class="scroll"{place}><table{wide}>{told}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        f"{f'<tbody>{body}</tbody>' if body else ''}</table></div>"
     )
 
 
@@ -240,6 +240,12 @@ _CAPTIONS: Final = frozenset(
         "What looks odd in the public files",
     ]
 )
+
+
+# Readers see nothing of these; which of them stand on a page, and how many, could hold a message.
+_EMPTY: Final = re.compile(r"<(?!(?:td|g|line|path|rect)\b)(\w+)(?: [^<>]*)?>\s*</\1>")
+_TWICE: Final = re.compile(r"<(?!(?:div|g)\b)(\w+)(?: [^<>]*)?>\s*<\1\b")
+_UNHEADED: Final = re.compile(r"<details>(?!<summary>)")
 
 
 class _PageReader(HTMLParser):
@@ -374,11 +380,17 @@ def unshown(text: str, *, same_version: bool, said: Sequence[str] = ()) -> list[
     []
     >>> unshown(page("Homes", ["<!-- 41 -->", "<p hidden>41</p>"]), same_version=True)
     ['<p hidden>', 'a comment']
+    >>> unshown(page("Homes", ["<p> </p>", "<p><b><b>Homes</b></b></p>", "<details>a</details>"]), same_version=True)
+    ['<b> twice around the same', 'a folded part without a heading', 'an empty <p>']
     """
     seen = _PageReader(text)
     own = {"style": [STYLE], "script": [SCRIPT]}
     other = [f"another {name}" for name, texts in own.items() if same_version and seen.head[name] != texts]
     other += [each for facts in seen.facts for each in facts_beside(facts, [*seen.shown, *said])]
+    body = seen.again("")
+    other += [f"an empty <{tag}>" for tag in _EMPTY.findall(body)]
+    other += [f"<{tag}> twice around the same" for tag in _TWICE.findall(body)]
+    other += ["a folded part without a heading"] if _UNHEADED.search(body) else []
     return sorted({*seen.found, *other, *(["facts twice"] if seen.facts[1:] else [])})
 
 

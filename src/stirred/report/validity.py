@@ -22,6 +22,8 @@ from stirred.spec.problems import StirredError
 
 Zeros = Sequence[Mapping[str, Sequence[str]]]
 # Larger files are not read for this.
+# Columns of public files that are published numbers, as opposed to codes and errors.
+NUMBERS: Final = ("count", "sum", "value", "estimate")
 MOST_BYTES: Final = 1 << 28
 NEGATIVE, FRACTIONS, EMPTY = "negative numbers", "numbers that are not whole", "cells left empty"
 MARGINS, TABLES = "margins that do not add up", "tables that disagree on what they share"
@@ -97,7 +99,7 @@ def facial_validity(
     listed = [*_tables(frames, kind, _personal(public, rows))]
     counted = [table.cells for table in listed]
     findings = (
-        *_signs(frames, kind.number_columns),
+        *_signs(frames, NUMBERS),
         *_agreement(listed),
         _impossible([*counted, *rows.values()], zeros),
     )

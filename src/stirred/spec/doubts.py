@@ -7,11 +7,12 @@ command line, report, ledger and `publish` all show this list, and all refuse wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from json import dumps
 from typing import Final
 
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, as_option
 
 NOTHING_PROMISED: Final = "nothing-promised"
 _REMARK: Final = re.compile(r" \([^()]{60,}\)")
@@ -67,6 +68,8 @@ class Doubt:
     'identifier:mark'
     >>> print(doubt.problem)
     mark: "mark" is unique. Fix: see --id; or accept it: --accept identifier:mark (in a plan: [release] accept).
+    >>> Doubt(kind="tells", about="zip code", what="", remedy="leave it out").problem.remedy
+    "leave it out; or accept it: --accept 'tells:zip code' (in a plan: [release] accept)"
     """
 
     kind: str
@@ -85,7 +88,7 @@ class Doubt:
     @property
     def problem(self) -> Problem:
         """Return the doubt as an error, whose remedy includes how to accept it, where that is possible."""
-        return self._problem(f"--accept {self.name} (in a plan: [release] accept)")
+        return self._problem(f"--accept {as_option(self.name)} (in a plan: [release] accept)")
 
     @property
     def problem_of_plan(self) -> Problem:
@@ -97,7 +100,7 @@ class Doubt:
         named = dict.fromkeys(key for key in _OPTION.findall(self.remedy) if key in _SECTIONS)
         keys = ", ".join(f"--{key} is {key.replace('-', '_')} under [{_SECTIONS[key]}]" for key in named)
         told = replace(self, remedy=f"{self.remedy} (in the plan {keys})") if keys else self
-        return told._problem(f'accept = ["{self.name}"] under [release] in the plan')
+        return told._problem(f"accept = [{dumps(self.name, ensure_ascii=False)}] under [release] in the plan")
 
     def _problem(self, how: str) -> Problem:
         accept = "" if self.final else f"; or accept it: {how}"
@@ -126,31 +129,35 @@ class DoubtError(StirredError):
 
 
 def refuse_doubts(
-    doubts: Iterable[Doubt], *, accept: str | Sequence[str] = (), plan_file: bool = False
+    doubts: Iterable[Doubt], *, accept: str | Sequence[str] | None = (), plan_file: bool = False
 ) -> tuple[Doubt, ...]:
     """Return the doubts that were accepted; raise the others, and names of doubts that nobody can accept.
 
-    A single name may be given without a list. Messages about a ``plan_file`` name its key and not an option.
+    A single name may be given without a list, and None for no name. Messages about a ``plan_file``
+    name its key and not an option.
 
     >>> doubt = Doubt(kind="tells", about="zip", what="zip determines county", remedy="leave zip out")
     >>> [each.name for each in refuse_doubts([doubt], accept="tells:zip")]
     ['tells:zip']
     """
-    accept = (accept,) if isinstance(accept, str) else accept
+    names: object = (accept,) if isinstance(accept, str) else () if accept is None else accept
+    if not isinstance(names, Collection):
+        remedy = 'give a list of names, such as accept=["tells:zip"]'
+        raise DoubtError([Problem(what=f"{accept!r:.60} is not a list of names", where="accept", remedy=remedy)])
     standing = [doubt for doubt in doubts if doubt.refuses]
     open_ = {doubt.name for doubt in standing if not doubt.final}
-    left = [doubt for doubt in standing if doubt.final or doubt.name not in accept]
+    left = [doubt for doubt in standing if doubt.final or doubt.name not in names]
     problems = [doubt.problem_of_plan if plan_file else doubt.problem for doubt in left]
     offered = f"the doubts are {', '.join(sorted(open_))}" if open_ else "there is no doubt to accept; leave it out"
     where = "[release] accept" if plan_file else "--accept"
     problems += [
         Problem(what=f"no doubt that can be accepted is called {name!r}", where=where, remedy=offered)
-        for name in dict.fromkeys(accept)
+        for name in dict.fromkeys(names)
         if name not in open_
     ]
     if problems:
         raise DoubtError(_with_remarks_once(problems))
-    return tuple(doubt for doubt in standing if doubt.name in accept)
+    return tuple(doubt for doubt in standing if doubt.name in names)
 
 
 def _with_remarks_once(problems: Iterable[Problem]) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from typing import Final
 _SIGNS: Final = re.compile(r"[\\`*~\[\]|]|#(?=#*$)|(?<![^\W_])_|_(?![^\W_])")
 _NAMED: Final = re.compile(r"\\`([\w./ -]+)\\`")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
+_ESCAPED: Final = re.compile(r"\\([\\`*~\[\]|#_>+=.)-])")
 _BLOCK: Final = re.compile(r"\d+(?=[.)](?:\s|$))|(?=[#>+=-])")  # at the start: a list, a heading, a quotation
 
 
@@ -36,6 +37,17 @@ def sentence(text: str) -> str:
     return _NAMED.sub(r"`\1`", plain(text))
 
 
+def raw(line: str) -> str:
+    r"""Return the text that ``plain`` or ``sentence`` made a line of.
+
+    Of any other line they make another one: it says something that Markdown does not show as it is.
+
+    >>> raw(r"\# 1\. a\|b &lt;i> &amp;lt; `T.csv`"), sentence(raw("&#65; <!-- 41 -->"))
+    ('# 1. a|b <i> &lt; `T.csv`', '&amp;#65; &lt;!-- 41 -->')
+    """
+    return _ESCAPED.sub(r"\1", line).replace("&lt;", "<").replace("&amp;", "&")
+
+
 def code(text: str) -> str:
     r"""Return text as code, which Markdown shows as it is, whatever backquotes are in it.
 
@@ -46,29 +58,3 @@ def code(text: str) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{space}{line}{space}{fence}"
-
-
-_CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
-_TAG: Final = re.compile(r"<[a-zA-Z/!?]")
-_DEFINED: Final = re.compile(r"^ {0,3}\[[^\]]*\]:", re.MULTILINE)
-_TITLED: Final = re.compile(r"""(?<!\\)\]\([^()\s]*\s+["'(]""")
-_FENCED: Final = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
-_BLANKS: Final = re.compile(r"[^\S\n]+$", re.MULTILINE)
-
-
-def unshown(text: str) -> list[str]:
-    r"""Return what a page of Markdown holds that its readers are not shown; no page of ours has any of it.
-
-    >>> unshown("# Homes, `<a>` and &lt;b>"), unshown("<!-- 41 -->"), unshown("[//]: # (41)")
-    ([], ['a tag or a comment'], ['a definition'])
-    >>> unshown('[homes](https://a.b "41")'), unshown("```East-41\na\n```"), unshown("Homes \t \n")
-    (['the title of a link'], ['a block of code'], ['blanks at the end of a line'])
-    """
-    shown = _CODE.sub("", text)
-    return [
-        *(["a tag or a comment"] if _TAG.search(shown) else []),
-        *(["a definition"] if _DEFINED.search(shown) else []),
-        *(["the title of a link"] if _TITLED.search(shown) else []),
-        *(["a block of code"] if _FENCED.search(text) else []),
-        *(["blanks at the end of a line"] if _BLANKS.search(text) else []),
-    ]

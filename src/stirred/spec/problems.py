@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 # A setting as an option, with the value that ends its clause. What stands in backquotes is a command, to be typed.
-_OPTION: Final = re.compile(r"`[^`]*`|--([a-z][a-z-]*)(?: ('[^']*'|\S+(?= \()|[^\s;()\"']*\w(?=[.;:,)]|$)))?(:?)")
+_OPTION: Final = re.compile(
+    r"`[^`]*`|--([a-z][a-z-]*)(?: ('[^']*'(?:\"'\"'[^']*')*|\S+(?= \()|[^\s;()\"']*\w(?=[.;:,)]|$)))?(:?)"
+)
 _LISTS: Final = ("accept", "hold", "id", "match", "missing", "swap")
 _FACTOR: Final = re.compile(r"([^:=]+):([^:=]+)=(.+)")
 _IN_PYTHON: Final = {
@@ -65,10 +69,31 @@ def in_python(text: str) -> str:
     exact 'county x size': there is no such margin
     >>> print(in_python("--redraw-law: name it with --id mark, or type `stirred plan --rate 1/2`"))
     redraw_law: name it with Microdata(id=["mark"]), or type `stirred plan --rate 1/2`
+    >>> print(in_python(f"name it with --id {as_option('house id')}; or --accept {as_option('tells:size, all')}"))
+    name it with Microdata(id=["house id"]); or accept=["tells:size, all"]
     >>> print(in_python("state it: --kappa household:person=K"))
     state it: units=[UnitFactor(old="household", new="person", factor=K, because=...)]
     """
     return _OPTION.sub(_argument, text)
+
+
+def option_names(value: str) -> list[str]:
+    """Return the names that the value of an option lists, separated by commas; one with a comma stands in quotes.
+
+    >>> option_names('county, "size, persons"')
+    ['county', 'size, persons']
+    """
+    return [name.strip() for row in csv.reader([value], skipinitialspace=True) for name in row if name.strip()]
+
+
+def as_option(name: str) -> str:
+    """Return a name as it is typed after an option, one word of the shell.
+
+    >>> print(as_option("mark"), as_option("house id"), as_option("size, persons"))
+    mark 'house id' '"size, persons"'
+    """
+    doubled = name.replace('"', '""')
+    return shlex.quote(f'"{doubled}"' if "," in name or name.startswith('"') else name)
 
 
 def _argument(found: re.Match[str]) -> str:
@@ -82,8 +107,8 @@ def _argument(found: re.Match[str]) -> str:
         old, new, number = factor.groups()
         return f'units=[UnitFactor(old="{old}", new="{new}", factor={number}, because=...)]'
     if value is not None:
-        value = value.strip("'\"")
-        values = ", ".join(f'"{each}"' for each in value.split(","))
+        value = shlex.split(value)[0] if value.startswith("'") else value
+        values = ", ".join(f'"{each}"' for each in option_names(value))
         value = f"[{values}]" if option in _LISTS else f'"{value}"'
     return _IN_PYTHON.get(option, f"{name}={{}}").format(value or "")
 

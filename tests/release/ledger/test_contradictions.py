@@ -275,7 +275,7 @@ HOMES_WITH_KEYS = HOMES.with_columns(rk=pl.Series([n * 61_803_399 % 10**8 for n 
 
 
 def keyed(*variables: str) -> Specification:
-    return replace(KEYED, tables=[variables]).plan(HOMES_WITH_KEYS).specification
+    return KEYED.with_settings(tables=[variables]).plan(HOMES_WITH_KEYS).specification
 
 
 def test_two_tables_by_the_same_record_keys_have_no_total(ledger: Ledger) -> None:
@@ -301,7 +301,7 @@ def test_two_tables_by_the_same_record_keys_have_no_total(ledger: Ledger) -> Non
 def test_a_release_that_looks_at_the_record_keys_of_another_contradicts_it(ledger: Ledger) -> None:
     """If the keys are published, the noise that they give is known."""
     ledger.add(request(specification=keyed("county")))
-    beside = replace(KEYED, tables=[("tenure", "rk")], keys="prf", record_key=None, values={
+    beside = KEYED.with_settings(tables=[("tenure", "rk")], keys="prf", record_key=None, values={
         "tenure": KEYED.values["tenure"], "rk": HOMES_WITH_KEYS["rk"].to_list()})  # fmt: skip
     found = ledger.would(request(specification=beside.plan(HOMES_WITH_KEYS).specification))
     (one,) = found.contradicted
@@ -334,13 +334,13 @@ def as_an_earlier_version(ledger: Ledger, **parameters: object) -> None:
     ledger.add(request(specification=silent, parameters={"mechanism": {"name": "cell-key", **parameters}}))
 
 
-LOOKING = replace(KEYED, tables=[("tenure", "rk")], keys="prf", record_key=None, values={
+LOOKING = KEYED.with_settings(tables=[("tenure", "rk")], keys="prf", record_key=None, values={
     "tenure": KEYED.values["tenure"], "rk": HOMES_WITH_KEYS["rk"].to_list()})  # fmt: skip
 
 
 def test_an_older_ledger_knows_the_column_of_record_keys_from_its_plan(ledger: Ledger) -> None:
     as_an_earlier_version(ledger, record_key="rk")
-    beside = replace(KEYED, tables=[("tenure",)], keys="prf", record_key=None)
+    beside = KEYED.with_settings(tables=[("tenure",)], keys="prf", record_key=None)
     assert ledger.would(request(specification=beside.plan(HOMES).specification)).specification is not None
     found = ledger.would(request(specification=LOOKING.plan(HOMES_WITH_KEYS).specification))
     assert found.specification is None
@@ -377,7 +377,7 @@ def test_the_column_of_record_keys_is_known_from_the_published_settings() -> Non
 
 
 def test_a_total_says_why_cell_keys_do_not_add_up_with_a_swap() -> None:
-    keys = replace(KEYED, keys="prf", record_key=None).plan(HOMES).specification
+    keys = KEYED.with_settings(keys="prf", record_key=None).plan(HOMES).specification
     with pytest.raises(StirredError, match="no two files are compared by both, and a promise of both"):
         compose([keys, promised(PLAIN)])
 

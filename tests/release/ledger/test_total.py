@@ -574,9 +574,11 @@ def test_settings_11_and_6_of_a_survey_are_of_one_file_in_different_words() -> N
     frame = survey(["random-sample", "secret-sample"], setting=11, sampling=TENTH["design"], sample="s")
     known = {"amplified": frame.specification(name="survey", columns=["sex"])}
     known["sample"] = survey([], setting=6).specification(name="survey", columns=["sex", "age"])
-    amplified = AMPLIFIED._replace(sampling={**TENTH, "inner": str(frame.inner)})
-    assert parts_of(amplified, ON_SAMPLE, **known) == [("sample", (0, 2), pytest.approx(float(frame.inner) + 0.5))]
-    assert float(frame.inner) > 1
+    amplified = AMPLIFIED._replace(sampling={**TENTH, "inner": str(frame.sample_loss)})
+    assert parts_of(amplified, ON_SAMPLE, **known) == [
+        ("sample", (0, 2), pytest.approx(float(frame.sample_loss) + 0.5))
+    ]
+    assert float(frame.sample_loss) > 1
 
 
 @pytest.mark.parametrize("n", [1, 2])
