@@ -28,9 +28,9 @@ import numpy as np
 from sections import machine, write_section
 
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
-from stirred.mechanisms.topdown.schema import Schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.schema import Schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import discrete_gaussian
 

@@ -27,7 +27,7 @@ from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
-from stirred.mechanisms.records.kernels.rates import StratumRates
+from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 
 ROUNDS = 3
@@ -111,7 +111,7 @@ def kernel_rows(folder: Path, rows: int) -> list[tuple[str, str, str]]:
         frame = pl.DataFrame({"geography": stratum // 7, "size": size, "county": county, "block": swap})
         frame.write_parquet(path, compression="zstd", compression_level=1)
         del frame, size, county
-        rates = StratumRates.constant(rate, strata=strata)
+        rates = Rates.constant(rate, strata=strata)
         times = best_seconds(
             {
                 "read": lambda path=path: pl.read_parquet(path),

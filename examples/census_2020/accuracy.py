@@ -13,7 +13,7 @@ import polars as pl
 
 from stirred.mechanisms.tables.safetab import SafeTabP
 from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
-from stirred.mechanisms.topdown.schema import shipped_schema
+from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
 
 LEVELS = {"county": "County", "tract": "Tract", "block_group": "Block_Group", "block": "Block"}
 _WORDS = {"county": "county", "tract": "tract", "block_group": "block group", "block": "block", "state": "state"}

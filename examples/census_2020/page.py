@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from stirred.mechanisms.census_2020 import DELTA, Part, parts, totals
+from stirred.mechanisms.census_2020.account import DELTA, Part, parts, totals
 from stirred.release.ledger import Entry, Ledger, Total
 from stirred.release.ledger.currency import Currency
 from stirred.report.charts import ACCENT, SECOND, chart

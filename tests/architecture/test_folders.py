@@ -12,12 +12,16 @@ from tests.architecture.import_direction import imports_of
 from tests.architecture.test_imports import plant
 
 PACKAGE = Path(stirred.__file__).parent
-# The rooms of mechanisms that are held to it.
-ROOMS = ("records",)
+MECHANISMS = PACKAGE / "mechanisms"
+# The contract is written in a folder, and the modules beside it belong to it.
+FRONT = ("contract",)
 
 
 def folders_imported(room: Path, *, package: Path) -> dict[str, set[str]]:
-    """Return which folders of a room each of its folders imports; the room itself is the folder of its own modules."""
+    """Return which folders of a room each of its folders imports, also inside functions.
+
+    The room itself is the folder of its own modules, and of those of ``FRONT``.
+    """
     own = ".".join(room.relative_to(package.parent).parts)
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(room.rglob("*.py")):
@@ -31,7 +35,7 @@ def folders_imported(room: Path, *, package: Path) -> dict[str, set[str]]:
 
 
 def _folder(parts: tuple[str, ...]) -> str:
-    return "/".join(parts[:-1]) or "."
+    return "." if parts[0] in FRONT else "/".join(parts[:-1]) or "."
 
 
 def _folder_of(room: Path, names: list[str]) -> str:
@@ -41,7 +45,7 @@ def _folder_of(room: Path, names: list[str]) -> str:
         if not room.joinpath(*parts, name).is_dir():
             break
         parts.append(name)
-    return "/".join(parts) or "."
+    return _folder((*parts, "name"))
 
 
 def circles(imported: dict[str, set[str]]) -> Iterator[list[str]]:
@@ -61,14 +65,19 @@ def circles(imported: dict[str, set[str]]) -> Iterator[list[str]]:
                     ways.append([*way, other])
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_folder_is_imported_by_what_it_imports(room: str) -> None:
-    found = [" -> ".join(way) for way in circles(folders_imported(PACKAGE / "mechanisms" / room, package=PACKAGE))]
+def test_no_folder_of_mechanisms_is_imported_by_what_it_imports() -> None:
+    found = [" -> ".join(way) for way in circles(folders_imported(MECHANISMS, package=PACKAGE))]
     assert not found, "folders in a circle:\n" + "\n".join(found)
 
 
+def test_the_solver_knows_areas_and_cells_alone() -> None:
+    imported = folders_imported(MECHANISMS / "topdown", package=PACKAGE)
+    assert imported["solve"] == {"hierarchy"}
+    assert "hierarchy" not in imported
+
+
 def test_the_engine_of_records_knows_neither_laws_nor_steps_nor_pairs() -> None:
-    imported = folders_imported(PACKAGE / "mechanisms" / "records", package=PACKAGE)
+    imported = folders_imported(MECHANISMS / "records", package=PACKAGE)
     assert imported["."] == {"kernels"}
     assert "kernels" not in imported
 
@@ -93,14 +102,15 @@ def test_a_circle_is_found(tmp_path: Path, line: str) -> None:
     assert found == [[".", "laws", "."], ["laws", ".", "laws"]]
 
 
-def test_modules_of_the_room_do_not_import_each_other_in_circles() -> None:
+@pytest.mark.parametrize("name", ["records", "tables", "topdown"])
+def test_modules_of_a_room_do_not_import_each_other_in_circles(name: str) -> None:
     """Names that are only needed to check types, and imports inside a function, do not count."""
-    room = PACKAGE / "mechanisms" / "records"
+    room, own = MECHANISMS / name, f"stirred.mechanisms.{name}"
     imported: dict[str, set[str]] = defaultdict(set)
     for path in sorted(room.rglob("*.py")):
         here = path.relative_to(room).with_suffix("").as_posix().replace("/", ".")
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stirred.mechanisms.records"):
-                imported[here].add(str(node.module).removeprefix("stirred.mechanisms.records").strip("."))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(own):
+                imported[here].add(str(node.module).removeprefix(own).strip("."))
     found = [" -> ".join(way) for way in circles(imported)]
     assert not found, "modules in a circle:\n" + "\n".join(found)

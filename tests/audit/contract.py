@@ -10,12 +10,13 @@ from types import ModuleType
 from typing import Any
 
 from stirred import PermutationSwap
+from stirred.mechanisms.plain import PlainMechanism
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.records.engine import RatedSwap, Swap
+from stirred.mechanisms.records.engine import RatedSwap, RecordSwap, Swap
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
 from stirred.mechanisms.records.laws.mallows import MallowsSwap
 from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
-from stirred.mechanisms.records.pairs.engine import RecordSwap
+from stirred.mechanisms.records.pairs.engine import PairSwap
 from stirred.mechanisms.records.pairs.pairwise2010 import PairwiseSwap
 from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
@@ -51,7 +52,7 @@ TABLES_WITH_NOISE: list[dict[str, Any]] = [
 ]
 
 # Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
-BASES: tuple[type, ...] = (Mechanism, Swap, RatedSwap, Tabulator, SafeTab, RecordSwap)
+BASES: tuple[type, ...] = (Mechanism, PlainMechanism, Swap, RatedSwap, Tabulator, SafeTab, RecordSwap, PairSwap)
 
 # Rates that differ inside a stratum (R8): by hold value, by swap value, by both, and by several variables.
 RULES: list[list[dict[str, str]]] = [

@@ -91,7 +91,7 @@ def test_the_written_plan_is_carried_out_and_keeps_what_must_be_exact(
     assert facts["written"] == "my plan.toml"
     plan = read_plan(Path("my plan.toml")).plan
     assert plan.mechanism.settings.settings_from == "invariants"
-    assert plan.mechanism.settings.dumped()["rate"] == facts["proposal"]["rate"]
+    assert plan.mechanism.settings.dumped()["rate"] == facts["proposal"]["settings"]["rate"]
     assert [table.variables for table in plan.tables] == [["county", "size"], ["county", "tenure"]]
     assert run(["release", "my plan.toml", "--quiet", "--seed", "x", "--json"]) == 0
     bundle = Path("my plan-bundle")

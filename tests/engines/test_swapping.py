@@ -165,7 +165,7 @@ def test_blocks_of_a_large_file_are_exchanged_in_several_parts(spark_engine: Spa
         for member in (PermutationSwap(match=["size"], swap=["area"], rate="1/9"), MEMBERS["mallows"]):
             member = member.with_settings(match=("size",), swap=("area",))
             assert equal(released(member, data, "large"), released(member.on(spark_engine), data, "large"))
-    assert len([*Path(spark_engine.scratch or "").glob("swapped-?-*.npy")]) >= 6
+    assert len([*Path(spark_engine.scratch or "").glob("codes-*.npy")]) >= 6
 
 
 PLAN = """

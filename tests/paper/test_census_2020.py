@@ -11,7 +11,7 @@ import pytest
 
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.cli.main import run
-from stirred.mechanisms.census_2020 import FILES, LARGEST, budget_text, parts, totals
+from stirred.mechanisms.census_2020.account import FILES, LARGEST, budget_text, parts, totals
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
 from stirred.mechanisms.topdown.budget import Shares, read_budget

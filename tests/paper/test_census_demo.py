@@ -11,7 +11,7 @@ import pytest
 
 from stirred.cli.demo import _example
 from stirred.cli.main import run
-from stirred.mechanisms.census_2020 import DELTA, Part, parts, totals
+from stirred.mechanisms.census_2020.account import DELTA, Part, parts, totals
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.currency import Currency
 from stirred.spec import Margin, UnitFactor, approximate, catalogue

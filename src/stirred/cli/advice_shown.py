@@ -12,7 +12,7 @@ from stirred.cli.output import emit, emit_json, facts, five, heading, paragraph,
 from stirred.cli.plan_shown import doubt_facts
 from stirred.cli.swap_options import Options, names
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Advised, doubt_rows
+from stirred.mechanisms.protocol import AdviceTable, doubt_rows
 from stirred.mechanisms.registry import adviser
 from stirred.release.plan_file import planned
 from stirred.release.plan_sections import PlanFile
@@ -75,10 +75,10 @@ def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: boo
         paragraph("Nothing was written. --write PLAN.toml writes this as a plan.")
 
 
-def _write(advice: Advised, options: Options, path: Path) -> None:
+def _write(advice: AdviceTable, options: Options, path: Path) -> None:
     if advice.section is None:
         raise bad_plan(
-            f"no member meets all wishes, so there is no plan to write: {advice.closest} comes closest",
+            f"no member meets all wishes, so there is no plan to write: {advice.candidates.rows[0][0]} comes closest",
             where=str(path),
             remedy="ask without --write to see what each falls short of, and wish for less",
         )
@@ -113,8 +113,10 @@ def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options
     return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
 
 
-def _show(advice: Advised, *, verbose: bool) -> None:
-    heading(advice.title)
+def _show(advice: AdviceTable, *, verbose: bool) -> None:
+    name, setting, loss, *_ = advice.candidates.rows[0]
+    proposed = f"Proposed: {name}, {setting}, epsilon {loss}"
+    heading("No member meets all wishes" if advice.section is None else proposed)
     facts(
         [
             ("wishes", advice.wishes),

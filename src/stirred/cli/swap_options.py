@@ -74,7 +74,9 @@ _OPTIONS = ("match", "swap", "hold", "rate", "epsilon", "unit", "settings_from")
 
 def names(values: list[str] | None) -> list[str]:
     """Return names that were given one by one, or separated by commas."""
-    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
+    from stirred.spec.problems import option_names
+
+    return [name for value in values or () for name in option_names(value)]
 
 
 def has_rate(mechanism: str) -> bool:

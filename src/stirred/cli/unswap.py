@@ -10,7 +10,7 @@ from stirred.cli.options import Json, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.protocol import Corrected
+    from stirred.mechanisms.protocol import CorrectedTable
 
 
 def unswap(
@@ -61,7 +61,7 @@ def _check_out(out: Path, *, table: Path, bundle: Path) -> None:
 _AGREEING = "the counts that agree with the estimate, within what the margins allow"
 
 
-def _show(found: Corrected, out: Path) -> None:
+def _show(found: CorrectedTable, out: Path) -> None:
     from stirred.data.problems import number
     from stirred.spec.number_text import percent
 

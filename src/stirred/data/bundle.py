@@ -62,6 +62,7 @@ class _ManifestTable(_Kept):
 class _Release(_Kept):
     ledger: str | None = None
     accept: list[str] = []
+    purpose: str | None = None
 
 
 class _Plan(_Kept):

@@ -42,6 +42,7 @@ from stirred.data.identifying import named_like_an_identifier
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.spec.doubts import Doubt
+from stirred.spec.problems import as_option
 
 LOOKS_INSIDE: Final = (
     "(this looks inside the file: correct the column's role by what it is; choosing settings by this voids the "
@@ -251,7 +252,7 @@ class _Columns:
         # A column of persons goes with its household: it can be neither swapped nor matched.
         swap = f"swap it too, or {without(name)}" if self.file.house is None else without(name)
         if together or named_like_an_identifier(name):
-            swap += f"; if it is an identifier, such as that of a household, name it with --id {name}"
+            swap += f"; if it is an identifier, such as that of a household, name it with --id {as_option(name)}"
         return f"if it is about the place, {swap} {LOOKS_INSIDE}"
 
     def _doubt(self, kind: str, name: str, what: str, *, shared: str, together: bool) -> Doubt:
@@ -423,7 +424,9 @@ def _pair_tells(names: Sequence[str], told: str, guess: Guess, *, of: str, rows:
 def _regroups(names: str | Sequence[str], how: str) -> Doubt:
     several = not isinstance(names, str)
     columns = f"{listed(list(names))} together put" if several else f'"{names}" puts'
-    alone = f"if it is the id of a household, name it with --id {names}; better, " if isinstance(names, str) else ""
+    alone = ""
+    if isinstance(names, str):
+        alone = f"if it is the id of a household, name it with --id {as_option(names)}; better, "
     place = f"otherwise {KEEP} one of them"
     return Doubt(
         kind="regroup",

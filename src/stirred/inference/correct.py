@@ -13,7 +13,7 @@ from stirred.data.problems import bad_file
 from stirred.data.table_labels import labels_in, with_labels
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.protocol import Corrected
+from stirred.mechanisms.protocol import CorrectedTable
 from stirred.mechanisms.registry import DEFAULT, mechanism_class
 
 
@@ -24,7 +24,7 @@ def correct(
     level: float = 0.95,
     project: bool = False,
     where: str = "table",
-) -> Corrected:
+) -> CorrectedTable:
     """Return the unbiased estimate of a table, with standard errors and intervals of a ``level``.
 
     ``table`` is a published table in long form (variables and ``count``) or only its variables, and ``bundle`` the
@@ -39,7 +39,7 @@ def correct(
         what, remedy = mechanism.uncorrected or ("tables of this mechanism are not corrected", "use them as published")
         raise bad_file(what, where=str(public), remedy=remedy)
     undone = unswap(table, SwappedRelease.read(public), level=level, project=project, where=where)
-    found = Corrected(**{each.name: getattr(undone, each.name) for each in fields(Corrected)})
+    found = CorrectedTable(**{each.name: getattr(undone, each.name) for each in fields(CorrectedTable)})
     labels = labels_in(table) if isinstance(table, pl.DataFrame) else {}
     beside = [name for name in found.table.columns if name not in found.variables]
     return replace(found, table=with_labels(found.table, labels, beside=beside)) if labels else found

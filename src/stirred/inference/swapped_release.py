@@ -279,7 +279,7 @@ class SwappedRelease:
         if self.moved is None and self.redrawn is None:
             what = f"tables of the {self.member} swap have no closed form for their standard errors"
             raise bad_plan(what, where=where, remedy="use it as published")
-        if made is not None and made.two_stages and self.fine_rate is None:
+        if made is not None and "fine_rate" in made.settings_model.model_fields and self.fine_rate is None:
             what = "the release does not say what its second stage does"
             raise bad_plan(what, where=where, remedy="use it as published")
 

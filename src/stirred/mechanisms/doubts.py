@@ -54,13 +54,18 @@ def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: 
 
     Values that are swapped leave too, each as often as it was, beside the match variables even exactly.
     """
-    for name in swap:
-        column = data.households[name]
-        if why := identifying(column) or nearly_unique(column, decimals=True):
-            yield identifier_doubt(column, why, swapped=True)
+    yield from identifying_columns(data, swap, swapped=True)
     yield from unnamed_identifiers(data, hold)
     yield from _of_others(data, hold, swap)
     yield from repeated_ids(data, unit=unit)
+
+
+def identifying_columns(data: Microdata, names: Sequence[str], *, swapped: bool = False) -> Iterator[Doubt]:
+    """Yield doubts about columns of records that look like identifiers, or have nearly as many values as records."""
+    for name in names:
+        column = data.households[name]
+        if why := identifying(column) or nearly_unique(column, decimals=True):
+            yield identifier_doubt(column, why, swapped=swapped)
 
 
 def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[Doubt]:

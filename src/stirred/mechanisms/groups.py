@@ -15,5 +15,5 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
         "Estimates and records from noisy measurements.",
     ),
     "survey": ("stirred.survey.commands", "Surveys: settings, sampling designs, amplification, attackers."),
-    "census": ("stirred.mechanisms.census_2020", "The 2020 US Census as one account."),
+    "census": ("stirred.mechanisms.census_2020.account", "The 2020 US Census as one account."),
 }

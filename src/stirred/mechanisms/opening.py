@@ -33,7 +33,9 @@ class Opening(NamedTuple):
     specification: Specification
 
 
-def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequence[str], plan: Any) -> Opening:
+def opened(
+    mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: str | Sequence[str] | None, plan: Any
+) -> Opening:
     """Return what a draw starts from; refuse doubts that were not accepted, and randomness that made a release.
 
     A plan for sampling has no doubts to refuse, and draws with a seed alone.
@@ -41,8 +43,6 @@ def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequenc
     Entropy.expected(entropy)
     microdata = as_microdata(data)
     own = plan is None
-    if isinstance(accept, str):
-        accept = (accept,)
     if not own and not isinstance(plan, Plan):
         remedy = "give what mechanism.plan(data) returns, or leave plan out"
         raise bad_plan(f"{plan!r:.60} is not a plan", where="plan", remedy=remedy)

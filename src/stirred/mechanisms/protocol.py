@@ -8,99 +8,17 @@ is in ``contract/defaults.py``, and what a mechanism may be able to do besides (
 commands of its own) in ``contract/abilities.py``. The values that pass through are in ``contract/settings.py``,
 ``plan.py``, ``release.py`` and ``shown.py``. Import all of them from here.
 
-A whole mechanism, for files with one column of answers, 0 or 1. Each is kept or turned round by a biased coin:
-
->>> from dataclasses import dataclass
->>> from fractions import Fraction
->>> from itertools import product
->>> import polars as pl
->>> from pydantic import Field
->>> from stirred.audit import audit
->>> from stirred.data.given import like
->>> from stirred.mechanisms.opening import opened
->>> from stirred.randomness import bernoulli_array
->>> from stirred.spec import PURE, Budget, Domain, InputPremetric, Law, Margin, Multiverse, ln
->>> from stirred.spec.given_numbers import probability
->>> from stirred.spec.specification import Flavor
->>> class CoinSettings(Settings):
-...     keep: Rate = Field(description="The probability that an answer is kept.")
->>> @dataclass(frozen=True, kw_only=True, repr=False)
-... class CoinPlan(Plan):
-...     specification: Specification
-...     doubts: tuple = ()
-...     accepted: tuple = ()
-...     dropped: tuple = ()
-...     disturbed: str = "answer"
->>> @dataclass(frozen=True, kw_only=True)
-... class Coin(Mechanism):
-...     name = "coin"
-...     title = "randomised response"
-...     settings_model = CoinSettings
-...     keep: Fraction
-...     unit: str = "person"
-...     settings_from: str | None = None
-...
-...     def __post_init__(self):
-...         object.__setattr__(self, "keep", probability(self.keep, where="keep"))
-...
-...     @property
-...     def in_words(self):
-...         return f"Each answer is kept with probability {self.keep}, and turned round otherwise."
-...
-...     def plan(self, data, *, doubts=True):
-...         return CoinPlan(specification=self.audit_specification(()))
-...
-...     def release(self, data, entropy, *, accept=(), plan=None, progress=None):
-...         start = opened(self, data, entropy, accept=accept, plan=plan)
-...         answers = start.data.households["answer"].to_numpy()
-...         kept = bernoulli_array(self.keep, count=len(answers), entropy=start.entropy, purpose="keep")
-...         # Sorted, so that the order of rows does not depend on the input.
-...         released = pl.DataFrame({"answer": answers ^ ~kept}).sort("answer")
-...         return Release(public=Frames({RECORDS: lambda: [released]}, convert=like(data)),
-...                        specification=start.specification)
-...
-...     def law(self, dataset):
-...         outcomes = {}
-...         for flips in product((0, 1), repeat=len(dataset)):
-...             released = tuple(sorted(answer ^ flip for answer, flip in zip(dataset, flips)))
-...             chance = self.keep ** flips.count(0) * (1 - self.keep) ** flips.count(1)
-...             outcomes[released] = outcomes.get(released, 0) + chance
-...         return Law(outcomes)
-...
-...     def audit_universes(self):
-...         return [[(0,), (1,)], [(0, 0), (0, 1), (1, 1)]]
-...
-...     def audit_specification(self, universe):
-...         flavor = Flavor(
-...             domain=Domain(name="survey", dataset="the answers of a survey", columns=("answer",)),
-...             multiverse=Multiverse(invariants=(Margin(of=self.unit),)),
-...             input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
-...             output_premetric=PURE,
-...         )
-...         return Specification(flavor=flavor, budget=Budget.constant(ln(self.keep / (1 - self.keep))))
-
-The audit compares the laws of all pairs of files with what was promised; a release says what it promises:
-
->>> coin = Coin.of_settings(CoinSettings(keep="3/4"))
->>> coin.in_words
-'Each answer is kept with probability 3/4, and turned round otherwise.'
->>> audit(coin).passed
-True
->>> release = coin.release(pl.DataFrame({"answer": [0, 1, 1]}), Entropy.from_os())
->>> release.public["data"].height, release.specification.budget.shown
-(3, '1.10')
-
-docs/write-a-mechanism.md goes through it step by step, with the search for doubts that this one leaves out.
+``stirred.mechanisms.plain`` opens with a whole mechanism in one screen.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from stirred.mechanisms.contract.abilities import (
-    Advised,
+    AdviceTable,
     Adviser,
     Choice,
     Command,
@@ -109,7 +27,7 @@ from stirred.mechanisms.contract.abilities import (
     Rated,
     StratumAudit,
     StratumAudited,
-    Stronger,
+    StrongerMember,
     tunable,
 )
 from stirred.mechanisms.contract.cells import (
@@ -142,6 +60,7 @@ from stirred.mechanisms.contract.release import (
     Progress,
     PublicFile,
     Release,
+    ReleasedColumns,
     Table,
     VerificationError,
     Written,
@@ -150,19 +69,18 @@ from stirred.mechanisms.contract.release import (
 )
 from stirred.mechanisms.contract.settings import (
     Names,
+    Probability,
     PublicTable,
     Rate,
     ReleasedFile,
     ReleasedTable,
     Settings,
     TableFile,
-    as_part,
-    as_parts,
 )
 from stirred.mechanisms.contract.shown import (
     Bars,
     Block,
-    Corrected,
+    CorrectedTable,
     Curve,
     ExpectedError,
     Grid,
@@ -179,76 +97,6 @@ from stirred.mechanisms.contract.shown import (
 from stirred.randomness.entropy import Entropy
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
-
-__all__ = [
-    "FINE_COLUMNS",
-    "PERSONS",
-    "RECORDS",
-    "SAMPLED",
-    "UNSEARCHED",
-    "Advised",
-    "Adviser",
-    "Array",
-    "Bars",
-    "Block",
-    "Check",
-    "Choice",
-    "Command",
-    "Corrected",
-    "Curve",
-    "Defaults",
-    "Exchange",
-    "ExpectedError",
-    "Fact",
-    "Frames",
-    "Grid",
-    "Headline",
-    "Mechanism",
-    "Names",
-    "NumberMoved",
-    "Outcome",
-    "Picture",
-    "Plan",
-    "PlanOrigin",
-    "Plot",
-    "Progress",
-    "PublicFile",
-    "PublicTable",
-    "Rate",
-    "Rated",
-    "RedrawLaw",
-    "RedrawnMoments",
-    "RedrawnStratum",
-    "Release",
-    "ReleasedFile",
-    "ReleasedTable",
-    "Section",
-    "Settings",
-    "StratumAudit",
-    "StratumAudited",
-    "Stronger",
-    "SwapCellLaw",
-    "Table",
-    "TableFile",
-    "Tiles",
-    "TooLargeError",
-    "Typical",
-    "VerificationError",
-    "Written",
-    "as_part",
-    "as_parts",
-    "check_seeded",
-    "doubt_rows",
-    "exposed_doubts",
-    "failed",
-    "not_done",
-    "plan_doubts",
-    "plan_exposure",
-    "settings_doubts",
-    "share_changed",
-    "smallest_area",
-    "tunable",
-]  # fmt: skip
 
 
 class Mechanism(Defaults, ABC):
@@ -310,3 +158,47 @@ class Mechanism(Defaults, ABC):
     @abstractmethod
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise in one of these universes."""
+
+
+class SettingsMechanism(Mechanism):
+    """A mechanism with its settings as one frozen model, by keyword or as a plan has them: each is declared once."""
+
+    settings: Any
+
+    def __init__(self, settings: Any = None, **given: Any) -> None:
+        if settings is None or given:
+            from stirred.mechanisms.registry import python_settings
+
+            # Not dict(settings): a setting may be called `keys`.
+            settings = python_settings(type(self), {**dict(iter(settings or ())), **given})
+        object.__setattr__(self, "settings", settings)
+
+    @classmethod
+    def of_settings(cls, settings: Any, **others: Any) -> Self:
+        """Return the mechanism with these settings."""
+        return cls(settings, **others)
+
+    def with_settings(self, **changed: Any) -> Self:
+        """Return the same mechanism with some settings changed."""
+        return type(self)(self.settings, **changed)
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """Return what a record is."""
+        return str(self.settings.unit)
+
+    @property
+    def settings_from(self) -> str | None:  # type: ignore[override]
+        """Return on what the settings were based."""
+        found: str | None = self.settings.settings_from
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SettingsMechanism) and type(self) is type(other) and self.settings == other.settings
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.settings.dumped(exclude_defaults=True).items())
+        return f"{type(self).__name__}({given})"

@@ -28,8 +28,8 @@ DEFAULT: Final = "permutation-swap"
 BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "permutation-swap": ("stirred.mechanisms.records.laws.permutation", "PermutationSwap"),
     "conditioned-swap": ("stirred.mechanisms.records.laws.conditioned", "ConditionedSwap"),
-    "mallows-swap": ("stirred.mechanisms.records.laws.mallows", "MallowsSwap"),
     "shuffle-swap": ("stirred.mechanisms.records.laws.shuffle", "ShuffleSwap"),
+    "mallows-swap": ("stirred.mechanisms.records.laws.mallows", "MallowsSwap"),
     "two-stage-swap": ("stirred.mechanisms.records.steps.two_stage", "TwoStageSwap"),
     "response-swap": ("stirred.mechanisms.records.steps.response", "ResponseSwap"),
     "noisy-swap": ("stirred.mechanisms.tables.noise.earlier", "NoisySwap"),
@@ -43,8 +43,6 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "phsafe": ("stirred.mechanisms.tables.phsafe", "PHSafe"),
     "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
-# Names of earlier versions: their plans and bundles are read, and the pages of a bundle may have other words.
-EARLIER: Final = ("noisy-swap",)
 
 _SWAPS: Final = ("stirred.mechanisms.records.laws.", "stirred.mechanisms.records.steps.")
 # name: the module that advises on its settings
@@ -134,6 +132,15 @@ def commands_of(group: str) -> Sequence[Command]:
     """Return the commands of a group, imported."""
     found: Sequence[Command] = import_module(GROUPS[group][0]).COMMANDS
     return found
+
+
+def family(name: str = DEFAULT) -> list[str]:
+    """Return the mechanisms that are advised on together with this one, and itself.
+
+    >>> family()[:2]
+    ['permutation-swap', 'conditioned-swap']
+    """
+    return [each for each, module in _ADVISED.items() if module == _ADVISED.get(name)]
 
 
 def adviser_of(name: str) -> Adviser | None:
@@ -284,9 +291,20 @@ def python_settings(mechanism: type[Mechanism], given: Mapping[str, Any]) -> Any
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as a plan would have it: exact numbers as text, a float by its shortest decimal."""
-    if value is None or isinstance(value, str | int | Decimal):
-        return value
+    """Return a value as a plan would have it: exact numbers as text, a float by its shortest decimal.
+
+    A mechanism, which may come before tables, is its name with its settings.
+    """
+    import polars as pl
+    from pydantic import BaseModel
+
+    from stirred.mechanisms.contract.settings import PublicTable
+    from stirred.mechanisms.protocol import SettingsMechanism
+
+    if isinstance(value, SettingsMechanism):
+        return {"name": value.name, **value.settings.dumped(mode="python", exclude_defaults=True)}
+    if value is None or isinstance(value, str | int | Decimal | BaseModel | PublicTable | pl.DataFrame):
+        return value  # parts of settings and public tables are checked as they are
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, Mapping):
@@ -321,6 +339,8 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
             example = None if inside else model.mark(key, "example")
             key = str(inside[-1]) if inside else key
             yield Problem(what="is needed", where=where, remedy=words.needed(key, example))
+        elif detail["type"] == "exact":
+            yield Problem(what=str(detail["msg"]), where=where, remedy=detail["ctx"]["remedy"])
         elif told := _misshapen(detail, model):
             yield Problem(what=told[0], where=where, remedy=told[1])
         else:

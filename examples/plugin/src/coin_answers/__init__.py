@@ -8,25 +8,22 @@ k values are declared; for files with d answers different the factors multiply.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
 from fractions import Fraction
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import polars as pl
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stirred.data.given import as_microdata, like
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.doubts import record_doubts
-from stirred.mechanisms.opening import opened
-from stirred.mechanisms.protocol import Fact, Frames, Mechanism, Plan, Progress, Rate, Release, Settings
-from stirred.randomness import Entropy, bernoulli_array, integers_below, random_permutation
+from stirred.mechanisms.plain import PlainMechanism, Probability, Settings
+from stirred.mechanisms.protocol import Fact
+from stirred.randomness import Entropy, bernoulli_array, integers_below
 from stirred.spec import INFINITE, PURE, Budget, Domain, InputPremetric, Law, Margin, Multiverse, Specification, ln
 from stirred.spec.doubts import Doubt
-from stirred.spec.given_numbers import probability
 from stirred.spec.specification import Flavor
 
 
@@ -37,35 +34,19 @@ class CoinSettings(Settings):
     values: list[str] = Field(
         description="Every value that an answer may have, fixed beforehand.", json_schema_extra={"example": "yes,no"}
     )
-    keep: Rate = Field(description="The probability that an answer is kept.", json_schema_extra={"example": "3/4"})
+    keep: Probability = Field(
+        description="The probability that an answer is kept.", json_schema_extra={"example": "3/4"}
+    )
     unit: str = Field(default="person", description="What a record is.")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CoinPlan(Plan):
-    """What would happen to a file; nothing random has happened."""
-
-    specification: Specification
-    doubts: tuple[Doubt, ...] = ()
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    column: str
-    keep: Fraction
-
-    @property
-    def disturbed(self) -> str:
-        """Say what is disturbed."""
-        return f"{self.column}: each value is replaced by another one with probability {1 - self.keep}"
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """Return what --verbose and --json say besides."""
-        words = f"each {self.column} is kept with probability {self.keep}"
-        return (Fact(label="coin", sentence=words, values={"keep": str(self.keep)}),)
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if len({*self.values}) < max(2, len(self.values)):
+            raise bad_plan("a coin needs two different values", where="values", remedy="list every value once")
+        return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoinAnswers(Mechanism):
+class CoinAnswers(PlainMechanism):
     """Randomised response on one column.
 
     >>> coin = CoinAnswers(column="smokes", values=["yes", "no"], keep="3/4")
@@ -76,36 +57,40 @@ class CoinAnswers(Mechanism):
     name: ClassVar[str] = "coin-answers"
     title: ClassVar[str] = "randomised response"
     settings_model: ClassVar[type[Settings]] = CoinSettings
-
-    column: str
-    values: Sequence[str]
-    keep: Fraction | str
-    unit: str = "person"
-    settings_from: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(self.values))
-        object.__setattr__(self, "keep", probability(self.keep, where="keep"))
-        if len({*self.values}) < 2 or len({*self.values}) < len(self.values):
-            raise bad_plan("a coin needs two different values", where="values", remedy="list every value once")
+    settings: CoinSettings
 
     @property
     def in_words(self) -> str:
         """Return in one sentence what is done."""
-        return f"Randomised response: {self.column} is kept with probability {self.keep}, otherwise it becomes another."
+        column, keep = self.settings.column, self.settings.keep
+        return f"Randomised response: {column} is kept with probability {keep}, otherwise it becomes another."
+
+    @property
+    def disturbed(self) -> str:
+        """Say what is disturbed."""
+        column, keep = self.settings.column, self.settings.keep
+        return f"{column}: each value is replaced by another one with probability {1 - keep}"
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return what --verbose and --json say besides."""
+        words = f"each {self.settings.column} is kept with probability {self.settings.keep}"
+        return (Fact(label="coin", sentence=words, values={"keep": str(self.settings.keep)}),)
 
     @property
     def epsilon(self) -> Any:
         """Return the loss of one answer."""
-        keep, others = Fraction(self.keep), len(self.values) - 1
+        keep, others = self.settings.keep, len(self.settings.values) - 1
         if keep in (0, 1):
             return INFINITE
         odds = keep * others / (1 - keep)
         return ln(max(odds, 1 / odds))
 
-    def specification(self, *, name: str, columns: Sequence[str], stage: str) -> Specification:
+    def specification(self, data: Microdata | None) -> Specification:
         """Return the promise: files that agree on everything but the answers."""
-        rest = tuple(each for each in columns if each != self.column)
+        columns = ["rest", self.settings.column] if data is None else data.variables
+        name, stage = ("small", "as-given") if data is None else (data.name, data.stage)
+        rest = tuple(each for each in columns if each != self.settings.column)
         return Specification(
             flavor=Flavor(
                 domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(columns)),
@@ -119,87 +104,57 @@ class CoinAnswers(Mechanism):
             settings_from=self.settings_from,
         )
 
-    def plan(self, data: Any, *, doubts: bool = True) -> CoinPlan:
-        """Return the plan."""
-        microdata = as_microdata(data)
-        self._check(microdata)
-        columns = microdata.variables
-        found = tuple(self._doubts(microdata, columns)) if doubts else ()
-        return CoinPlan(
-            specification=self.specification(name=microdata.name, columns=columns, stage=microdata.stage),
-            doubts=found,
-            dropped=tuple(microdata.identifiers),
-            column=self.column,
-            keep=Fraction(self.keep),
-        )
-
-    def _check(self, data: Microdata) -> None:
-        if self.column not in data.variables:
+    def check(self, data: Any) -> None:
+        """Refuse a file without the column, or with other values."""
+        column, microdata = self.settings.column, as_microdata(data)
+        if column not in microdata.variables:
             raise bad_plan(
-                f"there is no column '{self.column}'", where="column", remedy=f"there are {listed(data.variables)}"
+                f"there is no column '{column}'", where="column", remedy=f"there are {listed(microdata.variables)}"
             )
-        present = data.households[self.column].cast(pl.String).unique().drop_nulls()
-        if data.households[self.column].null_count() or not {*present} <= {*self.values}:
+        answers = microdata.households[column].cast(pl.String)
+        if answers.null_count() or not {*answers} <= {*self.settings.values}:
             raise bad_plan(
-                f"'{self.column}' has missing values, or others than those declared",
+                f"'{column}' has missing values, or others than those declared",
                 where="values",
                 remedy="declare every value that may occur",
             )
 
-    def _doubts(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
-        yield from record_doubts(data, columns, unit=self.unit, settings_from=self.settings_from)
-        if Fraction(self.keep) in (0, 1):
+    def doubts(self, data: Microdata) -> Iterator[Doubt]:
+        """Yield the doubts of any file of records, and one about a coin that always falls on the same side."""
+        yield from PlainMechanism.doubts(self, data)
+        if self.settings.keep in (0, 1):
             yield Doubt(
                 kind="nothing-promised",
                 what="with certainty nothing is promised: epsilon is infinite",
                 remedy="choose a probability between 0 and 1",
             )
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
-        """Flip all coins once, and release the records in random order."""
-        del progress
-        microdata, _, entropy, specification = opened(self, data, entropy, accept=accept, plan=plan)
-        frame = microdata.households.select(microdata.variables)
-        place = {value: number for number, value in enumerate(self.values)}
-        old = frame[self.column].cast(pl.String).replace_strict(place, return_dtype=pl.Int64).to_numpy()
-        kept = bernoulli_array(Fraction(self.keep), count=frame.height, entropy=entropy, purpose="keep")
-        step = 1 + integers_below(len(self.values) - 1, count=frame.height, entropy=entropy, purpose="other")
-        new = (old + (~kept) * step.astype(old.dtype)) % len(self.values)
-        answers = pl.Series(self.column, list(self.values)).gather(new).cast(frame[self.column].dtype)
-        order = random_permutation(frame.height, entropy=entropy, purpose="order")
-        released = frame.with_columns(answers)[order.astype("int64")]
-        return Release(public=Frames({"data": lambda: [released]}, convert=like(data)), specification=specification)
+    def draw(self, records: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
+        """Flip all coins once."""
+        column, values = records[self.settings.column], self.settings.values
+        place = {value: number for number, value in enumerate(values)}
+        old = column.cast(pl.String).replace_strict(place, return_dtype=pl.Int64).to_numpy()
+        kept = bernoulli_array(self.settings.keep, count=records.height, entropy=entropy, purpose="keep")
+        step = 1 + integers_below(len(values) - 1, count=records.height, entropy=entropy, purpose="other")
+        new = (old + (~kept) * step.astype(old.dtype)) % len(values)
+        return records.with_columns(pl.Series(column.name, values).gather(new).cast(column.dtype))
 
     def law(self, dataset: Any) -> Law:
         """Return the exact law of the unordered table, for records (anything, answer)."""
-        keep, others = Fraction(self.keep), len(self.values) - 1
+        keep, values = self.settings.keep, self.settings.values
         outcomes: dict[Hashable, Fraction] = {}
-        for answers in product(self.values, repeat=len(dataset)):
+        for answers in product(values, repeat=len(dataset)):
             chance = Fraction(1)
             for (_, true), answer in zip(dataset, answers, strict=True):
-                chance *= keep if answer == true else (1 - keep) / others
+                chance *= keep if answer == true else (1 - keep) / (len(values) - 1)
             table = tuple(sorted((rest, answer) for (rest, _), answer in zip(dataset, answers, strict=True)))
             outcomes[table] = outcomes.get(table, Fraction(0)) + chance
         return Law(outcomes)
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all files with the same rest of every record, for two and three records."""
+        values = self.settings.values
         return [
-            sorted(
-                {tuple(sorted(zip(rest, answers, strict=True))) for answers in product(self.values, repeat=len(rest))}
-            )
+            sorted({tuple(sorted(zip(rest, answers, strict=True))) for answers in product(values, repeat=len(rest))})
             for rest in ("ab", "aa", "aab")
         ]
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise in such a universe."""
-        del universe
-        return self.specification(name="small", columns=["rest", self.column], stage="as-given")

@@ -131,27 +131,26 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Advised:
+class AdviceTable:
     """What fits a custodian's wishes, and what else there is; made of data, as a plan is.
 
-    ``plan`` is that of the proposal; where there is none it shows what all candidates keep exactly, and its loss is
-    none of theirs. ``section`` is the proposal as the section [mechanism] of a plan, and ``tables`` are the variables
-    of those that the plan is to have.
+    ``candidates`` are all members, the best first: name, setting, loss, share changed, wishes that are not met.
+    ``section`` is the first as the section [mechanism] of a plan, where it meets all wishes. ``plan`` is its plan, or
+    that of any member, which shows what all keep exactly. ``tables`` are the variables of those that the plan is to
+    have.
     """
 
-    title: str
     wishes: str
     plan: Plan
     section: Mapping[str, Any] | None
     tables: Sequence[Sequence[str]]
-    closest: str
     candidates: Grid
     rests_on: str
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stronger:
+class StrongerMember:
     """A relative that promises more than a plan with the same invariants, unit and measure, and changes as much."""
 
     name: str
@@ -171,7 +170,7 @@ class Adviser(Protocol):
         """Return the choices that a geography allows; its levels are given from the finest to the coarsest."""
         ...
 
-    def advise(self, data: Microdata, **wishes: Any) -> Advised:
+    def advise(self, data: Microdata, **wishes: Any) -> AdviceTable:
         """Return what fits the wishes: ``swap``, ``exact``, ``epsilon``, ``undisturbed`` and so on."""
         ...
 
@@ -179,7 +178,7 @@ class Adviser(Protocol):
         """Return the members of the family, by name, that change as much, or lose as much, as a mechanism."""
         ...
 
-    def stronger(self, mechanism: Any, plan: Any) -> Stronger | None:
+    def stronger(self, mechanism: Any, plan: Any) -> StrongerMember | None:
         """Return the relative that promises most of those that change as many records, if it is more than a plan."""
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -14,7 +14,16 @@ from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import Adviser, Exchange
 from stirred.mechanisms.contract.cells import NumberMoved, RedrawnStratum, SwapCellLaw
 from stirred.mechanisms.contract.plan import SAMPLED
-from stirred.mechanisms.contract.release import RECORDS, Check, Frames, PublicFile, Release, Table, Written
+from stirred.mechanisms.contract.release import (
+    RECORDS,
+    Check,
+    Frames,
+    PublicFile,
+    Release,
+    ReleasedColumns,
+    Table,
+    Written,
+)
 from stirred.mechanisms.contract.settings import Settings
 from stirred.mechanisms.contract.shown import ExpectedError, Headline, Section, Typical
 from stirred.randomness.entropy import Entropy
@@ -42,14 +51,13 @@ class Defaults:
     own_tables: ClassVar[bool] = False
     # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.
     table_columns: ClassVar[tuple[str, ...]] = ()
-    # Columns of its public files that are published numbers, as opposed to codes and errors.
-    number_columns: ClassVar[tuple[str, ...]] = ("count", "sum", "value", "estimate")
+    # Whether earlier versions had it: plans and bundles are read, and the pages of a bundle may have other words.
+    earlier: ClassVar[bool] = False
     # Why no rate can be given for a wanted loss, and what to do instead, where its rate does not decide the loss alone.
     untunable: ClassVar[tuple[str, str] | None] = None
     # Of a swap, what readers of its public files must know of its law to correct tables (``CellLaw``).
     number_moved: ClassVar[NumberMoved | None] = None
     redrawn_stratum: ClassVar[RedrawnStratum | None] = None
-    two_stages: ClassVar[bool] = False
     # Why its tables are not corrected, and what to do instead, where a reader may expect it.
     uncorrected: ClassVar[tuple[str, str] | None] = None
 
@@ -127,18 +135,12 @@ class Defaults:
 
     # ---- the files of a release
 
-    def files(self, data: Microdata, plan: Any) -> Sequence[PublicFile]:
-        """Return the public files besides the plan's tables and the pages: by default the records."""
-        columns = tuple(plan.releases["households"])
-        return [PublicFile(name=RECORDS, kind="records", columns=columns, words="the records")]
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
+        """Return the public files besides the plan's tables and the pages: by default the records.
 
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the columns that public files may have at most, by the settings alone: `publish` believes no manifest.
-
-        ``released`` are the columns of the input by record type, and ``fixed`` those that the specification fixes. No
-        file may be there that is not listed.
+        Without data and plan, all that the settings allow: `publish` holds a bundle to that, and believes no manifest.
         """
-        return {RECORDS: released["households"]}
+        return [PublicFile(name=RECORDS, kind="records", columns=released.households, words="the records")]
 
     def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
         """Say what was done to a table, in a few words."""

@@ -39,7 +39,7 @@ def exposed_doubts(
     """
     if found is None or {*found.keys} & {*mechanism.areas}:
         return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
-    if not any(file.kind == "records" for file in mechanism.files(data, plan)):
+    if not any(file.kind == "records" for file in plan.files(mechanism, data)):
         return
     most = exposed.MOST_EXPOSED if most is None else most
     if (doubt := exposed_doubt(found, most=most, set_by=set_by)) is not None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Self
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.contract.exposure import exposed_doubts, plan_exposure
+from stirred.mechanisms.contract.release import PublicFile, ReleasedColumns
 from stirred.mechanisms.contract.settings import ReleasedTable
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
@@ -155,6 +156,16 @@ class Plan(ABC):
     def releases(self) -> Mapping[str, Sequence[str]]:
         """Return the columns of the input that may be in public files, by record type (households, persons)."""
         return {"households": self.specification.domain.columns}
+
+    def released_columns(self, data: Any) -> ReleasedColumns:
+        """Return the columns of a file that may be in public files."""
+        link = str(data.hid) if data.persons is not None else None
+        return ReleasedColumns.of(self.specification, self.releases, link=link)
+
+    def files(self, mechanism: Any, data: Any) -> Sequence[PublicFile]:
+        """Return the public files of a release with this plan, besides tables and pages."""
+        found: Sequence[PublicFile] = mechanism.files(self.released_columns(data), data, self)
+        return found
 
     @property
     def dropped_in_short(self) -> str:

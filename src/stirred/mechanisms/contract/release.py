@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import polars as pl
 
 from stirred.data.frames import as_read, has_taken, read_frame
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import accepted_among
+from stirred.spec.invariant import Margin
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.rows import rows_text
 from stirred.spec.specification import Specification
@@ -92,6 +93,30 @@ class Release:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedColumns:
+    """The columns of the input that may be in public files: of households, of persons, and the one that links them.
+
+    ``fixed`` are those that the specification fixes, in its order.
+    """
+
+    households: tuple[str, ...] = ()
+    persons: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, specification: Specification, columns: Mapping[str, Iterable[str]], *, link: str | None) -> Self:
+        """Return the columns by record type, with what a specification fixes."""
+        margins = (each.variables for each in specification.multiverse.invariants if isinstance(each, Margin))
+        return cls(
+            households=tuple(columns.get("households", ())),
+            persons=tuple(columns.get("persons", ())),
+            link=() if link is None else (link,),
+            fixed=tuple(dict.fromkeys(name for variables in margins for name in variables)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -17,17 +18,17 @@ from pydantic import (
     InstanceOf,
     PlainSerializer,
     SerializationInfo,
-    ValidationError,
     WithJsonSchema,
 )
+from pydantic_core import PydanticCustomError
 
 from stirred.data.bundle import checksum, release_of
 from stirred.data.frames import read_frame
-from stirred.data.problems import bad_file, bad_plan
+from stirred.data.problems import bad_file
 from stirred.data.sources import read_toml
 from stirred.spec.document import from_document, to_document
-from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import StirredError, place_of, placed
+from stirred.spec.given_numbers import fraction, probability
+from stirred.spec.problems import StirredError, placed
 from stirred.spec.specification import Specification
 
 SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
@@ -53,6 +54,23 @@ def _as_published(value: Any, info: SerializationInfo) -> Any:
 
 # A number that is exact in each form: "1/20", "5%", 2, or a decimal of a file.
 Rate = Annotated[str | int | Decimal, PlainSerializer(_as_published, when_used="json")]
+
+
+def _as_probability(value: Any) -> Fraction:
+    try:
+        return probability(value, where="")
+    except StirredError as error:
+        problem = error.problems[0]
+        raise PydanticCustomError("exact", "{what}", {"what": problem.what, "remedy": problem.remedy}) from None
+
+
+# A probability, which is an exact fraction however it was written.
+Probability = Annotated[
+    InstanceOf[Fraction],
+    BeforeValidator(_as_probability, json_schema_input_type=str | int | Decimal),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "number"}]}),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,20 +251,3 @@ class Settings(BaseModel):
     def public(self) -> dict[str, Any]:
         """Return the settings that may be published, as plain data for JSON."""
         return {key: value for key, value in self.dumped(context="public").items() if not self.mark(key, "internal")}
-
-
-def as_part(kind: type[Any], given: Any, *, where: str) -> Any:
-    """Return a part of the settings from plain data, or as it is."""
-    if isinstance(given, kind):
-        return given
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = f"{place_of(first['loc'])}: {first['msg']}"
-        raise bad_plan(what, where=where, remedy=f"it takes {', '.join(kind.model_fields)}") from None
-
-
-def as_parts(kind: type[Any], given: Sequence[Any], *, where: str) -> tuple[Any, ...]:
-    """Return a list of parts; a problem names the entry that it is in."""
-    return tuple(as_part(kind, each, where=place_of((where, number))) for number, each in enumerate(given))

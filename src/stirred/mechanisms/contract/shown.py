@@ -197,7 +197,7 @@ def smallest_area(areas: pl.DataFrame) -> tuple[str, int, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Corrected:
+class CorrectedTable:
     """A published table without the bias of its mechanism.
 
     ``table`` has the variables, the published ``count``, ``estimate``, ``standard_error`` and the interval ``low`` to

@@ -1,0 +1,164 @@
+"""The simplest kind of mechanism: a file of records in which some values of each record are drawn.
+
+Say what is promised and how values are drawn. Plan, doubts, the opening of a release and the random order of rows are
+here. A whole mechanism, for files with one column of answers, 0 or 1. Each is kept or turned round by a biased coin:
+
+>>> from itertools import product
+>>> from pydantic import Field
+>>> from stirred.audit import audit
+>>> from stirred.randomness import bernoulli_array
+>>> from stirred.spec import PURE, Budget, Domain, InputPremetric, Law, Margin, Multiverse, ln
+>>> from stirred.spec.specification import Flavor
+>>> class CoinSettings(Settings):
+...     keep: Probability = Field(description="The probability that an answer is kept.")
+>>> class Coin(PlainMechanism):
+...     name, title, settings_model = "coin", "randomised response", CoinSettings
+...     in_words = "Each answer is kept with a probability, and turned round otherwise."
+...     disturbed = "answer"
+...
+...     def specification(self, data):
+...         flavor = Flavor(
+...             domain=Domain(name="survey", dataset="the answers of a survey", columns=("answer",)),
+...             multiverse=Multiverse(invariants=(Margin(of=self.unit),)),
+...             input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
+...             output_premetric=PURE,
+...         )
+...         keep = self.settings.keep
+...         return Specification(flavor=flavor, budget=Budget.constant(ln(keep / (1 - keep))))
+...
+...     def draw(self, records, entropy):
+...         kept = bernoulli_array(self.settings.keep, count=records.height, entropy=entropy, purpose="keep")
+...         return records.with_columns(answer=records["answer"].to_numpy() ^ ~kept)
+...
+...     def law(self, dataset):
+...         outcomes, keep = {}, self.settings.keep
+...         for flips in product((0, 1), repeat=len(dataset)):
+...             released = tuple(sorted(answer ^ flip for answer, flip in zip(dataset, flips)))
+...             chance = keep ** flips.count(0) * (1 - keep) ** flips.count(1)
+...             outcomes[released] = outcomes.get(released, 0) + chance
+...         return Law(outcomes)
+...
+...     def audit_universes(self):
+...         return [[(0,), (1,)], [(0, 0), (0, 1), (1, 1)]]
+
+The audit compares the laws of all pairs of files with what was promised; a release says what it promises:
+
+>>> coin = Coin(keep="3/4")
+>>> coin
+Coin(keep='3/4')
+>>> audit(coin).passed
+True
+>>> release = coin.release(pl.DataFrame({"answer": [0, 1, 1]}), Entropy.from_os())
+>>> release.public["data"].height, release.specification.budget.shown
+(3, '1.10')
+
+docs/write-a-mechanism.md goes through a larger one step by step.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.doubts import record_doubts
+from stirred.mechanisms.opening import opened
+from stirred.mechanisms.protocol import (
+    RECORDS,
+    UNSEARCHED,
+    Fact,
+    Frames,
+    Plan,
+    PlanOrigin,
+    Probability,
+    Progress,
+    Release,
+    Settings,
+    SettingsMechanism,
+)
+from stirred.randomness import random_permutation
+from stirred.randomness.entropy import Entropy
+from stirred.spec.doubts import Doubt
+from stirred.spec.specification import Specification
+
+__all__ = ["PlainMechanism", "PlainPlan", "Probability", "Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PlainPlan(Plan):
+    """The promise, what is disturbed, and the doubts: all that a plan must have."""
+
+    specification: Specification
+    disturbed: str
+    facts: tuple[Fact, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
+
+
+class PlainMechanism(SettingsMechanism):
+    """A mechanism that draws values of records, and releases all columns but identifiers, in random order."""
+
+    @property
+    @abstractmethod
+    def disturbed(self) -> str:
+        """Say what is disturbed, and how much."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return what --verbose and --json say besides."""
+        return ()
+
+    @abstractmethod
+    def specification(self, data: Microdata | None) -> Specification:
+        """Return the promise for a file; for None that of a small universe, which audits enumerate."""
+
+    @abstractmethod
+    def draw(self, records: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
+        """Return the records with the values drawn; their order is drawn afterwards."""
+
+    def check(self, data: Any) -> None:
+        """Raise all problems of a file's columns with these settings."""
+
+    def doubts(self, data: Microdata) -> Iterable[Doubt]:
+        """Return what speaks against releasing a file."""
+        return record_doubts(data, data.variables, unit=self.unit)
+
+    def plan(self, data: Any, *, doubts: bool = True) -> PlainPlan:
+        """Return the plan."""
+        microdata = as_microdata(data)
+        self.check(microdata)
+        plan = PlainPlan(
+            specification=self.specification(microdata),
+            disturbed=self.disturbed,
+            facts=self.facts,
+            dropped=(*microdata.identifiers, *microdata.person_variables),
+            origin=PlanOrigin(self, microdata),
+        )
+        return replace(plan, doubts=tuple(self.doubts(microdata))) if doubts else plan
+
+    def release(
+        self,
+        data: Any,
+        entropy: Entropy,
+        *,
+        accept: Sequence[str] = (),
+        plan: Any = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """Draw once, and release the records in random order."""
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
+        drawn = self.draw(microdata.households.select(plan.releases["households"]), entropy)
+        order = random_permutation(drawn.height, entropy=entropy, purpose="order")
+        released = drawn[order.astype("int64")]
+        return Release(public=Frames({RECORDS: lambda: [released]}, convert=like(data)), specification=promised)
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise in one of the small universes."""
+        return self.specification(None)
