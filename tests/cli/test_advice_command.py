@@ -12,7 +12,7 @@ from stirred.cli.advice_shown import plan_of
 from stirred.cli.main import run
 from stirred.cli.swap_options import NOWHERE, Options
 from stirred.data.synth.census import CensusPlan, write_census
-from stirred.mechanisms.advice.propose import propose
+from stirred.release.advice import propose
 from stirred.release.plan_file import read_plan
 from stirred.release.plan_writing import write_plan
 from stirred.release.prepared import mechanism_of

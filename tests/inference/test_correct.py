@@ -57,8 +57,6 @@ def test_a_mechanism_without_a_correction_says_so(
     monkeypatch.setitem(registry.BUILT_IN, "plain", (Mechanism.__module__, Mechanism.__name__))
     with pytest.raises(DataError, match="tables of this mechanism are not corrected"):
         correct(["county", "tenure"], stated(public, tmp_path, name="plain"))
-    with pytest.raises(UnknownMechanismError, match="there is no advice on the settings of 'plain'"):
-        registry.adviser("plain")
 
 
 def test_no_folder_is_refused(tmp_path: Path) -> None:

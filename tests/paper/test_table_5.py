@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from stirred.data.synth.census import census
-from stirred.mechanisms.advice.candidates import Candidate, candidates
+from stirred.release.choices import Candidate, candidates
 from stirred.spec import ALL, Margin, Verdict, catalogue
 from stirred.spec.exact import ln
 from stirred.spec.swap_budget import psa_sharp_epsilon

@@ -12,8 +12,9 @@ from stirred.cli.output import emit, emit_json, facts, five, heading, paragraph,
 from stirred.cli.plan_shown import doubt_facts
 from stirred.cli.swap_options import Options, names
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import AdviceTable, doubt_rows
-from stirred.mechanisms.registry import adviser
+from stirred.mechanisms.protocol import doubt_rows
+from stirred.release.advice import RESTS_ON, Advice, propose
+from stirred.release.choices import CHOOSING, candidates
 from stirred.release.plan_file import planned
 from stirred.release.plan_sections import PlanFile
 from stirred.release.plan_writing import write_plan
@@ -49,7 +50,7 @@ def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: boo
         raise bad_plan("something is already there", where=str(wished.write), remedy="choose a new file")
     # Reads and checks the files as any plan does; the match variables are not known yet.
     data = prepare(replace(options, rate="1/2").planned()).data
-    advice = adviser().advise(
+    advice = propose(
         data,
         swap=names(options.swap),
         exact=wished.exact or (),
@@ -71,20 +72,20 @@ def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: boo
     if wished.write is not None:
         emit()
         facts([("plan", str(wished.write)), ("next", f"stirred release {wished.write}")])
-    elif advice.section is not None:
+    elif advice.chosen is not None:
         paragraph("Nothing was written. --write PLAN.toml writes this as a plan.")
 
 
-def _write(advice: AdviceTable, options: Options, path: Path) -> None:
-    if advice.section is None:
+def _write(advice: Advice, options: Options, path: Path) -> None:
+    if advice.chosen is None:
         raise bad_plan(
-            f"no member meets all wishes, so there is no plan to write: {advice.candidates.rows[0][0]} comes closest",
+            f"no member meets all wishes, so there is no plan to write: {advice.proposals[0].name} comes closest",
             where=str(path),
             remedy="ask without --write to see what each falls short of, and wish for less",
         )
     asked = f"Proposed by `stirred plan`, wishes: {advice.wishes}."
-    plan = plan_of(advice.section, advice.tables, options, path)
-    write_plan(plan, path, remarks=[asked, advice.rests_on])
+    plan = plan_of(advice.chosen.section, advice.wishes.exact, options, path)
+    write_plan(plan, path, remarks=[asked, RESTS_ON])
 
 
 def write_options(prepared: Prepared, path: Path) -> None:
@@ -113,24 +114,26 @@ def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options
     return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
 
 
-def _show(advice: AdviceTable, *, verbose: bool) -> None:
-    name, setting, loss, *_ = advice.candidates.rows[0]
-    proposed = f"Proposed: {name}, {setting}, epsilon {loss}"
-    heading("No member meets all wishes" if advice.section is None else proposed)
+def _show(advice: Advice, *, verbose: bool) -> None:
+    chosen, grid = advice.chosen, advice.grid
+    if chosen is None:
+        heading("No member meets all wishes")
+    else:
+        heading(f"Proposed: {chosen.name}, {chosen.setting}, epsilon {chosen.epsilon.shown()}")
     facts(
         [
-            ("wishes", advice.wishes),
+            ("wishes", str(advice.wishes)),
             ("unchanged", advice.plan.unchanged),
             # Without a proposal there is no one loss: the table has each candidate's.
-            *(promise_rows(advice.plan.specification) if advice.section is not None else []),
+            *(promise_rows(advice.plan.specification) if chosen is not None else []),
             *doubt_rows(advice.plan.doubts),
         ]
     )
     if verbose:
         emit()
-        five(explain(advice.plan.specification), without="" if advice.section is not None else "how much")
-    table(list(advice.candidates.header), [[str(cell) for cell in row] for row in advice.candidates.rows])
-    paragraph(advice.rests_on)
+        five(explain(advice.plan.specification), without="" if chosen is not None else "how much")
+    table(list(grid.header), [[str(cell) for cell in row] for row in grid.rows])
+    paragraph(RESTS_ON)
 
 
 def show_choices(
@@ -148,11 +151,10 @@ def show_choices(
     """Print the choices, or their JSON."""
     data = Microdata.read(file, persons, hid=hid, id=names(id))
     target = None if epsilon is None else loss(epsilon, where="--epsilon")
-    family = adviser()
-    found = family.choices(data, levels=names(geography), cross=names(cross), epsilon=target, unit=unit)
-    doubts = list(dict.fromkeys(doubt for choice in found for doubt in choice.doubts))
+    found = candidates(data, levels=names(geography), cross=names(cross), epsilon=target, unit=unit)
+    doubts = [doubt for choice in found for doubt in choice.doubts]
     if as_json:
-        shown = {"choices": [choice.values for choice in found], "warning": family.choosing}
+        shown = {"choices": [choice.values for choice in found], "warning": CHOOSING}
         emit_json({**shown, "doubts": doubt_facts(doubts)})
         return
     for doubt in doubts:
@@ -161,4 +163,4 @@ def show_choices(
         heading(choice.name)
         facts(choice.rows, indent=2)
         emit()
-    paragraph(family.choosing)
+    paragraph(CHOOSING)

@@ -98,10 +98,9 @@ def _short(name: str) -> str:
 
 def _stratum_audited(given: str | None) -> tuple[str, Any]:
     """Return the mechanism of this name, which may be its first word, if it can be audited on one stratum."""
-    from stirred.mechanisms.protocol import StratumAudited
     from stirred.mechanisms.registry import DEFAULT, mechanism_class, names
 
-    known = {name: kind for name in names() if isinstance(kind := mechanism_class(name), StratumAudited)}
+    known = {name: kind for name in names() if hasattr(kind := mechanism_class(name), "stratum_settings")}
     for name, kind in known.items():
         if (given or DEFAULT) in (name, _short(name)):
             return name, kind

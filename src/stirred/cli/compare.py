@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stirred.data.microdata import Microdata
-    from stirred.mechanisms.protocol import Mechanism, Progress
+    from stirred.mechanisms.protocol import Progress
     from stirred.release.prepared import Prepared
     from stirred.risk.attackers import AttackerColumns
     from stirred.risk.faced import Faced
@@ -55,6 +55,7 @@ def compare(
     """
     from stirred.data.place import file_at
     from stirred.inference.swap_moments import expected_errors
+    from stirred.release.advice import relatives
     from stirred.release.ledger.row import by_part
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
@@ -88,7 +89,7 @@ def compare(
         )
     wanted = list(dict.fromkeys(table.variables for each in prepared for table in each.tables))
     if family:
-        swaps = _relatives(first.data, first.mechanism, equal=equal)
+        swaps = relatives(first.data, first.mechanism, equal=equal)
         errors = partial(expected_errors, tables=wanted, source=expect_from)
         found = compare_mechanisms(first.data, swaps, errors=errors)
     else:
@@ -215,17 +216,6 @@ def _faced(
             one = replace(one, drawn=drawn)
         found.append(one)
     return found
-
-
-def _relatives(data: Microdata, mechanism: Mechanism, *, equal: str) -> Sequence[tuple[str, Mechanism]]:
-    """Return the family of a plan's mechanism, where it has one."""
-    from stirred.mechanisms.registry import adviser_of
-
-    adviser = adviser_of(mechanism.name)
-    if adviser is None:
-        what, remedy = "this mechanism has no family", "compare plans with each other"
-        raise bad_plan(what, where="--family", remedy=remedy)
-    return adviser.relatives(data, mechanism, equal=equal)
 
 
 def _facts(each: MechanismComparison) -> dict[str, Any]:

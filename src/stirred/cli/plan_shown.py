@@ -18,8 +18,8 @@ from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
-from stirred.mechanisms.protocol import Rated, StrongerMember, doubt_rows, tunable
-from stirred.mechanisms.registry import adviser_of
+from stirred.mechanisms.protocol import Rated, doubt_rows, tunable
+from stirred.release.advice import StrongerMember, stronger
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
@@ -285,8 +285,7 @@ def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
 
 def _stronger(prepared: Prepared, written: Path | None) -> tuple[StrongerMember | None, list[tuple[str, str]]]:
     """Return the relative that promises more at an equal share of changed records, and the one line that says so."""
-    adviser = adviser_of(prepared.mechanism.name)
-    found = None if adviser is None else adviser.stronger(prepared.mechanism, prepared.plan)
+    found = stronger(prepared.mechanism, prepared.plan)
     if found is None:
         return None, []
     source = written or Path(prepared.planned.source)

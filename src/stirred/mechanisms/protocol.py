@@ -3,10 +3,10 @@
 ``release``, ``report``, ``audit``, ``utility``, ``inference`` and ``cli`` import this module and ``registry``, and no
 mechanism's folder. They loop over what is declared here; sentences are made by the mechanism from its own data.
 
-What you **must** write is :class:`Mechanism`, below, and a :class:`Plan`. What you **may** say better than the default
-is in ``contract/defaults.py``, and what a mechanism may be able to do besides (a rate that decides its loss, advice,
-commands of its own) in ``contract/abilities.py``. The values that pass through are in ``contract/settings.py``,
-``plan.py``, ``release.py`` and ``shown.py``. Import all of them from here.
+What you must write, and what you may say better than the default, is :class:`Mechanism`, below. What a mechanism may be
+able to do besides (swap before tables, a rate that decides its loss, commands of its own) is in
+``contract/abilities.py``. The values that pass through are in ``contract/settings.py``, ``plan.py``, ``release.py`` and
+``shown.py``. Import all of them from here.
 
 ``stirred.mechanisms.plain`` opens with a whole mechanism in one screen.
 """
@@ -14,33 +14,30 @@ commands of its own) in ``contract/abilities.py``. The values that pass through 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import polars as pl
+
+from stirred.data.problems import bad_plan
+from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import (
-    AdviceTable,
-    Adviser,
-    Choice,
-    Command,
-    Exchange,
-    Outcome,
-    Rated,
-    StratumAudit,
-    StratumAudited,
-    StrongerMember,
-    tunable,
-)
-from stirred.mechanisms.contract.cells import (
     FINE_COLUMNS,
     Array,
+    Command,
+    Exchange,
     NumberMoved,
+    Outcome,
+    Rated,
     RedrawLaw,
     RedrawnMoments,
     RedrawnStratum,
+    StratumAudit,
     SwapCellLaw,
+    tunable,
 )
-from stirred.mechanisms.contract.defaults import Defaults
-from stirred.mechanisms.contract.exposure import exposed_doubts, plan_exposure
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
     UNSEARCHED,
@@ -49,7 +46,9 @@ from stirred.mechanisms.contract.plan import (
     PlanOrigin,
     check_seeded,
     doubt_rows,
+    exposed_doubts,
     plan_doubts,
+    plan_exposure,
     settings_doubts,
 )
 from stirred.mechanisms.contract.release import (
@@ -95,14 +94,21 @@ from stirred.mechanisms.contract.shown import (
     smallest_area,
 )
 from stirred.randomness.entropy import Entropy
+from stirred.spec.exact import Exact
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
 
+if TYPE_CHECKING:
+    from stirred.data.bundle import BundleFiles, Findings
+    from stirred.data.codebook import Codebook
+    from stirred.data.microdata import Microdata
 
-class Mechanism(Defaults, ABC):
+
+class Mechanism(ABC):
     """A data release mechanism with immutable settings. It never prints, and knows no ledger and no command line.
 
-    Here is what nobody else can know of yours; everything else has a default (:class:`Defaults`).
+    First comes what nobody else can know of yours. Everything after it has a default, which suits one that releases a
+    single file of records: override what yours knows better, and nothing else.
     """
 
     __slots__ = ()
@@ -158,6 +164,239 @@ class Mechanism(Defaults, ABC):
     @abstractmethod
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise in one of these universes."""
+
+    # ---- what has a default: facts about the kind
+
+    # The setting that is the loss itself, where a mechanism has no rate and one is chosen.
+    loss_setting: ClassVar[str] = ""
+    # Whether the tables of a plan are counted from released records, or are what the mechanism itself releases.
+    counts_tables: ClassVar[bool] = True
+    # Whether it asks for households by single columns, so that those of a national file need not be in memory.
+    by_column: ClassVar[bool] = False
+    # Whether the tables that it releases are its own, so that a plan names none.
+    own_tables: ClassVar[bool] = False
+    # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.
+    table_columns: ClassVar[tuple[str, ...]] = ()
+    # Whether earlier versions had it: plans and bundles are read, and the pages of a bundle may have other words.
+    earlier: ClassVar[bool] = False
+    # Why no rate can be given for a wanted loss, and what to do instead, where its rate does not decide the loss alone.
+    untunable: ClassVar[tuple[str, str] | None] = None
+    # Of a swap, what readers of its public files must know of its law to correct tables (``SwapCellLaw``).
+    number_moved: ClassVar[NumberMoved | None] = None
+    redrawn_stratum: ClassVar[RedrawnStratum | None] = None
+    # Why its tables are not corrected, and what to do instead, where a reader may expect it.
+    uncorrected: ClassVar[tuple[str, str] | None] = None
+
+    # ---- settings
+
+    @classmethod
+    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+        """Return the mechanism with these settings; ``others`` are the plan's tables where it releases tables alone."""
+        return cls(**{name: getattr(settings, name) for name in type(settings).model_fields}, **others)
+
+    @classmethod
+    def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
+        """Return the settings with what a codebook declares for them, so that manifest and ledger keep it."""
+        return settings
+
+    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
+        """Return the mechanism with the values that a codebook declares for its cells."""
+        return self
+
+    def learned(self, codebook: Codebook) -> Sequence[str]:
+        """Return the variables whose declared values come from this codebook: a draft was read off the file."""
+        return ()
+
+    @property
+    def coded_columns(self) -> Sequence[str]:
+        """Return the columns in which a missing value may be a code of its own, where a plan says so."""
+        return ()
+
+    # ---- before another mechanism
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Return which columns are exchanged within which strata, where the sizes of these alone decide the law."""
+        return None
+
+    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
+        """Return the records after the draw, for a mechanism that publishes none of them; ``exchange`` says which."""
+        raise bad_plan(f"{self.name} is not a swap within strata", where="after", remedy="name a swap, or leave it out")
+
+    # ---- around the draw
+
+    def warm(self) -> None:
+        """Load and compile what the draw needs, before anything is spent."""
+
+    def working_in(self, folder: Path, *, progress: Path) -> Self:
+        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece.
+
+        What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
+        """
+        return self
+
+    def on(self, engine: Engine) -> Self:
+        """Return the mechanism with the engine that its bulk work runs on; refuse one that it does not run on."""
+        if engine.name == LOCAL:
+            return self
+        raise bad_engine(
+            f"{self.name} does not run on {engine.name}",
+            where="[engine] name",
+            remedy=f"leave [engine] out, or write name = '{LOCAL}': it then runs on this machine",
+        )
+
+    def rehearsed_on(self, data: Microdata, plan: Any) -> Microdata | None:
+        """Return the records from which the rehearsal of a release draws, with all columns of the file.
+
+        None where a draw would take too long whatever the records; then the pages alone are rehearsed.
+        """
+        return data.excerpt(1_000)
+
+    def recheck(self, data: Any, plan: Any) -> None:
+        """Raise what the machines of an engine read otherwise than was planned, before anything is spent."""
+
+    def premises(self, plan: Any) -> Mapping[str, str]:
+        """Return checksums of what the draw is addressed by, so that an interrupted run repeats itself exactly."""
+        return {}
+
+    # ---- the files of a release
+
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
+        """Return the public files besides the plan's tables and the pages: by default the records.
+
+        Without data and plan, all that the settings allow: `publish` holds a bundle to that, and believes no manifest.
+        """
+        return [PublicFile(name=RECORDS, kind="records", columns=released.households, words="the records")]
+
+    def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
+        """Say what was done to a table, in a few words."""
+        return "counted from the released records"
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep inside what was drawn, where the files do not show it."""
+
+    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
+        """Compare the written files with the confidential input; raise ``failed(...)`` if anything differs.
+
+        That the files are what was released, and the tables those of the files, is checked for every mechanism.
+        """
+        return []
+
+    def verify_exact(self, data: Microdata, plan: Any, written: Written) -> list[Check]:
+        """Count what is published exactly once more from the confidential input; raise if anything differs."""
+        return []
+
+    # ---- pages
+
+    def conclusions(self, plan: Any) -> Sequence[str]:
+        """Return what a reader may conclude from the files, for README.md."""
+        return [f"What is disturbed: {plan.disturbed}."]
+
+    def file_notes(self, plan: Any) -> Sequence[str]:
+        """Return closing remarks on the files for README.md."""
+        return ()
+
+    def number_of_records(self, data: Microdata) -> int | None:
+        """Return how many records a report says there are: published exactly, or None."""
+        return data.households.height
+
+    def headline(self, plan: Any) -> Headline:
+        """Return the first two sentences of the report."""
+        return Headline(unchanged=f"Published exactly: {plan.unchanged}.", disturbed=f"Disturbed: {plan.disturbed}.")
+
+    def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
+        """Return how far off published counts are, where the law says it: the first is said on the first screen.
+
+        ``corrected`` is what ``corrected`` found.
+        """
+        return ()
+
+    def sections(self, plan: Any) -> Sequence[Section]:
+        """Return what the report shows beyond the common pages."""
+        return ()
+
+    def shown(self, plan: Any, public: Frames) -> Sequence[Section]:
+        """Return what both editions show of the published files, from these and public facts alone."""
+        return ()
+
+    def inside(self, plan: Any, release: Release) -> Sequence[Section]:
+        """Return what the internal edition alone shows first: how far a release is from the confidential file."""
+        return ()
+
+    def reading_tables(self, plan: Any) -> Sequence[str]:
+        """Return what a reader of the tables must know."""
+        return ["Counted from the released records; each costs nothing beyond the release itself (post-processing)."]
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """Return the variables that are disturbed together, such as the geography: accuracy is shown by them."""
+        return ()
+
+    # ---- accuracy, before and after
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the settings in a few words; ``epsilon`` is the loss that they have for a file."""
+        return f"epsilon {epsilon.shown()}"
+
+    def areas_changed(self, plan: Any) -> pl.DataFrame | None:
+        """Return for each area its ``records`` and the ``share_changed`` to expect; None where that is protected."""
+        return None
+
+    @property
+    def no_closed_form(self) -> str:
+        """Say why errors of tables cannot be computed beforehand; empty where they can."""
+        return "the errors of this mechanism have no closed form"
+
+    def within_reach(self, data: Microdata) -> bool:
+        """Say whether errors of tables are worth their time beside a release of this file."""
+        return not self.no_closed_form
+
+    def expected_error(
+        self,
+        records: pl.DataFrame | pl.LazyFrame,
+        *,
+        variables: Sequence[str],
+        source: str,
+        persons: pl.DataFrame | pl.LazyFrame | None = None,
+        key: str | None = None,
+    ) -> ExpectedError:
+        """Return the error to expect in a table of ``variables``; refuse where there is no closed form.
+
+        ``source`` says where the records come from: ``this-data``, the file of the release; ``other-data``; or
+        ``margins``, where only what is published exactly is used. ``persons`` are linked to the records by ``key``.
+        """
+        what = self.no_closed_form or "the errors of a swap follow from its law, which stirred.inference knows"
+        remedy = "call expected_error of stirred.inference.swap_moments, or leave the expected error out"
+        raise bad_plan(what, where="mechanism", remedy=remedy)
+
+    @property
+    def cell_law(self) -> SwapCellLaw | None:
+        """Return how it treats the cells of tables, if it swaps and they have closed forms: foretold and corrected."""
+        return None
+
+    # ---- audits
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Return the columns by which released records are grouped; inside the groups their order is random."""
+        return ()
+
+    def for_sampling(self, plan: Any) -> Any:
+        """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
+        return replace(plan, doubts=(SAMPLED,))
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.
+
+        Checksums, pages, marks of a test run, the order of rows and tables counted from records are checked for every
+        mechanism.
+        """
+        self.audit_unstated(bundle, found)
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        """Check what public files show where they do not state all settings of the mechanism."""
+        found.unchecked.append("the budget, computed anew: this mechanism has no such check")
 
 
 class SettingsMechanism(Mechanism):

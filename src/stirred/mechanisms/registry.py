@@ -19,7 +19,7 @@ from stirred.spec.problems import Problem, SpecificationError, as_given, place_o
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from stirred.mechanisms.protocol import Adviser, Command, Mechanism, Settings
+    from stirred.mechanisms.protocol import Command, Mechanism, Settings
 
 GROUP: Final = "stirred.mechanisms"
 DEFAULT: Final = "permutation-swap"
@@ -45,11 +45,6 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 _SWAPS: Final = ("stirred.mechanisms.records.laws.", "stirred.mechanisms.records.steps.")
-# name: the module that advises on its settings
-_ADVISED: Final[Mapping[str, str]] = dict.fromkeys(
-    (name for name, (module, _) in BUILT_IN.items() if module.startswith(_SWAPS)),
-    "stirred.mechanisms.advice",
-)
 
 # Mechanisms that earlier versions had. The commit is the last that has them.
 _REMOVED: Final = ("metric-swap", "gibbs-swap")
@@ -134,37 +129,13 @@ def commands_of(group: str) -> Sequence[Command]:
     return found
 
 
-def family(name: str = DEFAULT) -> list[str]:
-    """Return the mechanisms that are advised on together with this one, and itself.
+def family() -> list[str]:
+    """Return the swaps within strata, which are compared with each other.
 
     >>> family()[:2]
     ['permutation-swap', 'conditioned-swap']
     """
-    return [each for each, module in _ADVISED.items() if module == _ADVISED.get(name)]
-
-
-def adviser_of(name: str) -> Adviser | None:
-    """Return who advises on the settings of a mechanism and its relatives, imported; None where nobody does."""
-    if name in _ADVISED:
-        found: Adviser = import_module(_ADVISED[name])
-        return found
-    return mechanism_class(name).adviser()
-
-
-def adviser(name: str = DEFAULT) -> Adviser:
-    """Return who advises on the settings of a mechanism and its relatives; refuse where nobody does."""
-    found = adviser_of(name)
-    if found is None:
-        raise UnknownMechanismError(
-            [
-                Problem(
-                    what=f"there is no advice on the settings of '{name}'",
-                    where="name",
-                    remedy="choose its settings by policy, and see what they promise with `stirred plan`",
-                )
-            ]
-        )
-    return found
+    return [name for name, (module, _) in BUILT_IN.items() if module.startswith(_SWAPS)]
 
 
 def full_name(name: str, *, where: str = "name") -> str:

@@ -1,4 +1,4 @@
-"""What some mechanisms can do besides releasing: give a loss for a rate, audit a stratum, advise, bring commands."""
+"""What some mechanisms can do besides releasing: swap before tables, give a loss for a rate, bring commands."""
 
 from __future__ import annotations
 
@@ -6,24 +6,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel
 
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.contract.plan import Plan
 from stirred.mechanisms.contract.release import Progress
 from stirred.mechanisms.contract.shown import Grid, Picture
-from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.rows import Row
 
-if TYPE_CHECKING:
-    from stirred.data.microdata import Microdata
-    from stirred.mechanisms.protocol import Mechanism
-
-
-# ---- a swap before tables -----------------------------------------------------------------------------------
+# ---- swaps --------------------------------------------------------------------------------------------------
 
 
 class Exchange(NamedTuple):
@@ -41,9 +36,6 @@ class Exchange(NamedTuple):
         return bool({*columns} & {*self.of}) and not {*columns} <= {*self.of, *self.within}
 
 
-# ---- a rate that decides the loss -------------------------------------------------------------------------
-
-
 @runtime_checkable
 class Rated(Protocol):
     """A mechanism with a rate, whose loss is known for other rates."""
@@ -55,28 +47,16 @@ class Rated(Protocol):
         ...
 
 
-@runtime_checkable
-class Tunable(Rated, Protocol):
-    """One whose rate decides its loss: there is a gentlest rate that reaches a loss."""
+def tunable(mechanism: Any) -> Any:
+    """Return a mechanism whose rate decides its loss, or None; refuse one with a rate that does not decide it alone.
 
-    def rate_reaching(self, plan: Any, epsilon: Exact) -> Fraction:
-        """Return the gentlest rate whose loss is at most ``epsilon``; refuse where there is none."""
-        ...
-
-    def rates_reaching(self, plan: Any, epsilon: Exact) -> Sequence[tuple[float, Fraction]]:
-        """Return all rates where the loss becomes ``epsilon``, each with a fraction that one could use."""
-        ...
-
-
-def tunable(mechanism: Mechanism) -> Tunable | None:
-    """Return a mechanism whose rate decides its loss, or None; refuse one with a rate that does not decide it alone."""
+    Its ``rate_reaching(plan, epsilon)`` is the gentlest rate whose loss is at most ``epsilon``, and refuses where there
+    is none; ``rates_reaching`` are all rates where the loss becomes ``epsilon``, each with a fraction to use.
+    """
     if mechanism.untunable is not None:
         what, remedy = mechanism.untunable
         raise bad_plan(what, where="epsilon", remedy=remedy)
-    return mechanism if isinstance(mechanism, Tunable) else None
-
-
-# ---- audits of one stratum --------------------------------------------------------------------------------
+    return mechanism if hasattr(mechanism, "rate_reaching") else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +65,8 @@ class StratumAudit:
 
     ``sharp_bound`` is what the mechanism promises ``for_every`` such stratum, ``theorem_bound`` what was published
     before, and some stratum of this size loses at least ``existential_bound``. ``witness`` attains the loss; it prints
-    itself, and ``facts`` has it for JSON.
+    itself, and ``facts`` has it for JSON. A mechanism that can be audited so has ``stratum_audit(hold, swap)``, of how
+    often each held and each swapped value occurs, and ``stratum_settings``, the settings that matter there.
     """
 
     exact_loss: Exact
@@ -103,84 +84,62 @@ class StratumAudit:
         return self.exact_loss <= self.sharp_bound and within
 
 
-@runtime_checkable
-class StratumAudited(Protocol):
-    """A mechanism whose loss on one stratum can be enumerated, given how often each held and each swapped value occurs.
+# ---- what the tables of a swap follow from: its cells are foretold and corrected by these public facts ------------
 
-    ``stratum_settings`` are the settings that matter there, with the default of those that have one.
+Array = npt.NDArray[np.float64]
+# The law of how many of so many records a swap moves at a rate: the numbers, and their chances.
+NumberMoved = Callable[[int, Fraction], tuple[Array, Array]]
+# ``uniform``, ``proportional``, or the declared probability of each swap value.
+RedrawLaw = str | Mapping[str, Fraction]
+# The settings of a second stage and where ``strata.parquet`` has them: the match variables as JSON, and the rate.
+FINE_COLUMNS: Final = {"fine_match": "stratum_fine_match", "fine_rate": "stratum_fine_rate"}
+
+
+class RedrawnMoments(Protocol):
+    """How values are redrawn in one stratum.
+
+    ``counts`` says how often each swap value occurs, ``moves`` is the chance that a record of one value gets another,
+    and ``stay`` the chance that a record of each value is not selected.
     """
 
-    stratum_settings: ClassVar[Mapping[str, str | None]]
+    def __hash__(self) -> int: ...
+    @property
+    def counts(self) -> Array: ...
+    @property
+    def moves(self) -> Array: ...
+    @property
+    def stay(self) -> Array: ...
 
-    def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss beside every bound."""
+    def second(self, rows: Array, squares: Array, weights: Array, *, pairs: Array | None = None) -> Array:
+        """Return E[(sum over s of weights Z_s)^2] for rows of a table (one each) and weights (a column each)."""
+        ...
+
+    def alike(self, weights: Array) -> Array:
+        """Return E[w(y_i) w(y_j)] for two records of the same swap value: for each value, its own column of weights."""
         ...
 
 
-# ---- advice -----------------------------------------------------------------------------------------------
+# The moments of a stratum by the counts of its swap values, the rate, and the chance to draw each value.
+RedrawnStratum = Callable[[Sequence[int], Fraction, Sequence[Fraction]], RedrawnMoments]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One choice of settings for a file: what it would mean, as rows for people and as values for ``--json``."""
+class SwapCellLaw:
+    """How a swap treats the cells of a table.
 
-    name: str
-    rows: Sequence[Row]
-    values: Mapping[str, Any]
-    doubts: Sequence[Doubt] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AdviceTable:
-    """What fits a custodian's wishes, and what else there is; made of data, as a plan is.
-
-    ``candidates`` are all members, the best first: name, setting, loss, share changed, wishes that are not met.
-    ``section`` is the first as the section [mechanism] of a plan, where it meets all wishes. ``plan`` is its plan, or
-    that of any member, which shows what all keep exactly. ``tables`` are the variables of those that the plan is to
-    have.
+    ``rate_of`` gives the rate of a stratum by its match values. All permutations that move equally many records are
+    equally likely, and ``moved`` is the law of that number; or values are ``redrawn`` from ``redraw_law``. A second
+    swap may follow inside strata that also agree on ``fine_match``, at ``fine_rate``.
     """
 
-    wishes: str
-    plan: Plan
-    section: Mapping[str, Any] | None
-    tables: Sequence[Sequence[str]]
-    candidates: Grid
-    rests_on: str
-    values: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrongerMember:
-    """A relative that promises more than a plan with the same invariants, unit and measure, and changes as much."""
-
-    name: str
-    setting: str
-    epsilon: Exact
-    changed: float
-
-
-class Adviser(Protocol):
-    """Who advises on the settings of a family of mechanisms; nothing random happens, and nothing is written."""
-
-    choosing: str  # what to know before choosing by a list of choices
-
-    def choices(
-        self, data: Microdata, *, levels: Sequence[str], cross: Sequence[str], epsilon: Exact | None, unit: str
-    ) -> Sequence[Choice]:
-        """Return the choices that a geography allows; its levels are given from the finest to the coarsest."""
-        ...
-
-    def advise(self, data: Microdata, **wishes: Any) -> AdviceTable:
-        """Return what fits the wishes: ``swap``, ``exact``, ``epsilon``, ``undisturbed`` and so on."""
-        ...
-
-    def relatives(self, data: Microdata, mechanism: Any, *, equal: str) -> Sequence[tuple[str, Mechanism]]:
-        """Return the members of the family, by name, that change as much, or lose as much, as a mechanism."""
-        ...
-
-    def stronger(self, mechanism: Any, plan: Any) -> StrongerMember | None:
-        """Return the relative that promises most of those that change as many records, if it is more than a plan."""
-        ...
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    rate_of: Callable[[Mapping[str, object]], Fraction]
+    moved: NumberMoved | None = None
+    redrawn: RedrawnStratum | None = None
+    redraw_law: RedrawLaw | None = None
+    fine_match: tuple[str, ...] = ()
+    fine_rate: Fraction | None = None
 
 
 # ---- commands of its own ----------------------------------------------------------------------------------

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
+from stirred.data import exposed
+from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.contract.exposure import exposed_doubts, plan_exposure
+from stirred.data.uniqueness import Uniqueness
 from stirred.mechanisms.contract.release import PublicFile, ReleasedColumns
 from stirred.mechanisms.contract.settings import ReleasedTable
 from stirred.spec.brief import promise_rows, published_exactly
@@ -234,6 +237,38 @@ def plan_doubts(plan: Plan, *, settings_from: str | None) -> tuple[Doubt, ...]:
     if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in doubts):
         doubts[nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")] = None
     return (*doubts,)
+
+
+def plan_exposure(mechanism: Any, data: Microdata, plan: Any) -> Uniqueness | None:
+    """Return how many records are unique on what is published exactly; None where they are not counted."""
+    if not plan.publishes_fixed or not exposed.counted(data):
+        return None
+    # Who is unique on a column that is dropped is found by no one.
+    shown = replace(data, keep_persons=tuple(plan.releases.get("persons", ())))
+    found = exposed.exposure(plan.specification, shown, exchanged=mechanism.areas)
+    return None if found is None else found[0]
+
+
+def exposed_doubts(
+    found: Uniqueness | None,
+    mechanism: Any,
+    data: Microdata,
+    plan: Any,
+    *,
+    most: Fraction | None = None,
+    set_by: str = "the default",
+) -> Iterator[Doubt]:
+    """Yield the doubt about released records that are unique on what is published unchanged.
+
+    ``most`` is how large their share may be, and ``set_by`` says who allows it.
+    """
+    if found is None or {*found.keys} & {*mechanism.areas}:
+        return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
+    if not any(file.kind == "records" for file in plan.files(mechanism, data)):
+        return
+    most = exposed.MOST_EXPOSED if most is None else most
+    if (doubt := exposed.exposed_doubt(found, most=most, set_by=set_by)) is not None:
+        yield doubt
 
 
 def _exposed(plan: Plan) -> Sequence[Doubt]:

@@ -22,12 +22,12 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.advice.members import relatives
 from stirred.mechanisms.records.law import tables_with_margins
 from stirred.mechanisms.records.laws.permutation import varying_rate_law
 from stirred.mechanisms.records.laws.varying import exactly_one_at_most, stratum_epsilon, varying_rate_epsilon
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.records.strata import RateRange
+from stirred.release.advice import relatives
 from stirred.release.expectation import expectations, within_reach
 from stirred.release.tables import wanted_tables
 from stirred.spec.document import from_json, to_json

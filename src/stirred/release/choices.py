@@ -13,15 +13,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 from stirred.data.codes import differing, encode
-from stirred.data.column_doubts import LOOKS_INSIDE, told
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
-from stirred.mechanisms.advice.members import plain_swap
-from stirred.mechanisms.doubts import identifier_doubts
-from stirred.mechanisms.protocol import Choice
-from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
-from stirred.mechanisms.records.plan import SwapPlan
+from stirred.mechanisms import registry
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -32,7 +27,7 @@ from stirred.spec.problems import Problem
 from stirred.spec.rows import Row
 from stirred.spec.swap_budget import psa_sharp_epsilon, rate_not_above, smallest_psa_epsilon
 
-RATES = (Fraction(1, 20), Fraction(1, 2))
+RATES: Final = (Fraction(1, 20), Fraction(1, 2))
 CHOOSING: Final = (
     "Losses of different choices cannot be compared: a choice with smaller strata has a smaller number because more "
     "is published exactly. Choosing settings by looking at the confidential file voids the guarantee, unless you "
@@ -41,11 +36,18 @@ CHOOSING: Final = (
 )
 
 
+def plain_swap(**roles: Any) -> Any:
+    """Return the default swap at a rate of one half: its plan has the strata and the invariants of all members."""
+    made: Any = registry.mechanism_class(registry.DEFAULT)
+    return made(**roles, rate="1/2")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
     """One choice of match and swap variables: strata, losses, and what it holds fixed.
 
-    ``reaching`` is the gentlest rate that reaches the ``wanted`` loss.
+    ``reaching`` is the gentlest rate that reaches the ``wanted`` loss. ``doubts`` are searched for the widest choice,
+    which swaps all levels but the coarsest: a column that reveals any level is found there.
     """
 
     match: tuple[str, ...]
@@ -68,26 +70,26 @@ class Candidate:
         return f"{' x '.join(self.match) or '(no match)'} | {self.swap[0]}"
 
     @property
+    def invariants(self) -> list[str]:
+        """Return in words what would be published exactly."""
+        return [str(invariant) for invariant in self.multiverse.invariants]
+
+    @property
     def rows(self) -> list[Row]:
         """Return in words what it would do, cost and publish."""
         where = ", ".join(f"{k} = {v}" for k, v in zip(self.match, self.largest_values, strict=False))
         losses = "; ".join(f"{percent(rate, digits=6)}: epsilon {e.shown()}" for rate, e in self.epsilons)
+        rate = self.reaching
+        reached = "not reached by any rate" if rate is None else f"reached from a rate of {percent(rate)}"
         return [
             ("swaps", ", ".join(self.swap)),
             ("strata", f"{self.strata:,}, of which {self.live:,} have something to swap"),
             ("largest", f"{self.largest:,}{f' ({where})' if where else ''}"),
             ("loss", f"{losses}; smallest possible {self.least.shown()}"),
-            *self._target,
+            *([] if self.wanted is None else [("target", reached)]),
             *(("fixes", f"the {words}") for words in self.invariants),
             ("choosing it", f"by this list: {'from its invariants' if self.safe else 'looks at the data'}"),
         ]
-
-    @property
-    def _target(self) -> list[Row]:
-        if self.wanted is None:
-            return []
-        rate = self.reaching
-        return [("target", "not reached by any rate" if rate is None else f"reached from a rate of {percent(rate)}")]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -103,14 +105,9 @@ class Candidate:
             ],
             "smallest_epsilon": number_out(self.least),
             "rate_reaching_target": None if self.reaching is None else str(self.reaching),
-            "invariants": list(self.invariants),
+            "invariants": self.invariants,
             "settings_from": "invariants" if self.safe else "this-data",
         }
-
-    @property
-    def invariants(self) -> tuple[str, ...]:
-        """Return in words what would be published exactly."""
-        return tuple(str(invariant) for invariant in self.multiverse.invariants)
 
 
 def candidates(
@@ -118,7 +115,6 @@ def candidates(
     *,
     levels: Sequence[str],
     cross: Sequence[str] = (),
-    rates: Sequence[Fraction] = RATES,
     epsilon: Exact | None = None,
     unit: str = "household",
 ) -> list[Candidate]:
@@ -134,35 +130,18 @@ def candidates(
     _check_names(microdata, levels, cross)
     _check_nesting(microdata, levels)
     geography = Hierarchy(name="geography", levels=tuple(levels))
-    telling = _telling(microdata, levels, cross)
-    identifying = [*identifier_doubts(microdata, microdata.variables, unit=unit)]
     found: list[Candidate] = []
     for place in range(len(levels) - 1, 0, -1):
         # Everything nested under the match level moves together; coarser levels are held with it.
         swap, match = list(reversed(levels[:place])), levels[place]
         for more in [[], list(cross)] if cross else [[]]:
-            mechanism = plain_swap(match=[match, *more], swap=swap, unit=unit)
             # Of a national file only one plan at a time fits: it holds the codes of every record.
-            plan = mechanism.plan(microdata, doubts=False)
-            choice = _candidate(plan, geography, rates=rates, epsilon=epsilon)
-            doubts = (
-                *empty_promise(plan),
-                *identifying,
-                *similar_in_roles(plan.strata, plan.swap),
-                *(doubt for level, doubt in telling if level in swap),
-            )
-            found.append(replace(choice, doubts=doubts))
+            plan = plain_swap(match=[match, *more], swap=swap, unit=unit).plan(microdata, doubts=not found)
+            choice = _candidate(plan, geography, epsilon=epsilon)
+            found.append(choice if found else replace(choice, doubts=plan.doubts))
     return [
         replace(choice, safe=all(choice.multiverse.refines(other.multiverse) for other in found)) for choice in found
     ]
-
-
-def choices(
-    data: Any, *, levels: Sequence[str], cross: Sequence[str], epsilon: Exact | None, unit: str
-) -> list[Choice]:
-    """Return the same as data to be shown."""
-    found = candidates(data, levels=levels, cross=cross, epsilon=epsilon, unit=unit)
-    return [Choice(name=each.name, rows=each.rows, values=each.values, doubts=each.doubts) for each in found]
 
 
 def _check_names(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -> None:
@@ -177,9 +156,8 @@ def _check_names(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -
                 what = f'"{name}" is named {names.count(name)} times'
                 problems.append(Problem(what=what, where=role, remedy="name it once"))
             if name in data.identifiers:
-                what = f'"{name}" is an identifier'
                 remedy = f"remove it here, or from {'hid' if name == data.hid else 'id'}"
-                problems.append(Problem(what=what, where=role, remedy=remedy))
+                problems.append(Problem(what=f'"{name}" is an identifier', where=role, remedy=remedy))
             elif name not in data.households.columns:
                 columns = data.households.columns
                 problems.append(missing_column(name, columns, where=data.household_source, role=role))
@@ -207,34 +185,10 @@ def _check_nesting(data: Microdata, levels: Sequence[str]) -> None:
             )
 
 
-def _telling(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -> list[tuple[str, Doubt]]:
-    """Return the finest level that each column outside the geography tells, with a doubt.
-
-    Levels nest, so that it tells the coarser ones too; the coarsest is never swapped.
-    """
-    others = [name for name in data.variables if name not in levels and name not in cross]
-    return [
-        (
-            tells[0],
-            Doubt(
-                kind="tells",
-                about=name,
-                what=f'"{name}" is not a level of the geography and determines "{tells[0]}": anyone could reverse its '
-                "swap",
-                remedy="if it is a place, name it with --geography where it nests, or leave it out of the release "
-                f"{LOOKS_INSIDE}",
-            ),
-        )
-        for name, tells in told(data.households, others, of=levels[:-1])
-    ]
-
-
-def _candidate(plan: SwapPlan, geography: Hierarchy, *, rates: Sequence[Fraction], epsilon: Exact | None) -> Candidate:
-    strata = plan.strata
-    largest = strata.largest_live
+def _candidate(plan: Any, geography: Hierarchy, *, epsilon: Exact | None) -> Candidate:
+    strata, largest = plan.strata, plan.strata.largest_live
     size = largest.records if largest else 0
-    least = smallest_psa_epsilon(size, bound="sharp")
-    reaching = None
+    least, reaching = smallest_psa_epsilon(size, bound="sharp"), None
     if epsilon is not None and size and epsilon > least:
         reaching = rate_not_above(epsilon, largest_stratum=size, bound="sharp")
     return Candidate(
@@ -244,7 +198,7 @@ def _candidate(plan: SwapPlan, geography: Hierarchy, *, rates: Sequence[Fraction
         live=int(strata.live.sum()),
         largest=size,
         largest_values=largest.values if largest else (),
-        epsilons=tuple((rate, psa_sharp_epsilon(rate, stratum=strata.largest_size)) for rate in rates),
+        epsilons=tuple((rate, psa_sharp_epsilon(rate, stratum=strata.largest_size)) for rate in RATES),
         least=least,
         wanted=epsilon,
         reaching=reaching,

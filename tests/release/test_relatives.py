@@ -9,9 +9,9 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
-from stirred.mechanisms.advice.members import relatives, stronger
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.kernels import changed as selected_shares
+from stirred.release.advice import relatives, stronger
 from stirred.utility.comparison import compare_mechanisms
 from tests.release.bundles import households
 
