@@ -118,7 +118,7 @@ def option_of_setting(key: str) -> str:
 
 
 class InOptions:
-    """How settings are written on the command line of one command."""
+    """How settings are written on the command line of one command, as ``PlanWords`` of the registry for plans."""
 
     def __init__(self, command: str) -> None:
         self.command = command

@@ -406,10 +406,10 @@ class SettingsMechanism(Mechanism):
 
     def __init__(self, settings: Any = None, **given: Any) -> None:
         if settings is None or given:
-            from stirred.mechanisms.registry import python_settings
+            from stirred.mechanisms.registry import settings_for
 
             # Not dict(settings): a setting may be called `keys`.
-            settings = python_settings(type(self), {**dict(iter(settings or ())), **given})
+            settings = settings_for(type(self), {**dict(iter(settings or ())), **given})
         object.__setattr__(self, "settings", settings)
 
     @classmethod

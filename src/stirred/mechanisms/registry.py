@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from stirred.mechanisms.groups import GROUPS
 from stirred.spec.problems import Problem, SpecificationError, as_given, place_of
@@ -157,69 +157,52 @@ def _unknown(name: str, *, where: str = "name") -> UnknownMechanismError:
     from stirred.data.spelling import elsewhere, near
 
     written = name.strip().lower().replace("_", "-")
-    if written in _REMOVED or f"{written}-swap" in _REMOVED:
-        return _removed(name, where=where)
-    if f"{written}-swap" not in names() and (known := elsewhere(name)) is not None:
-        return UnknownMechanismError([Problem(what=known[0], where=where, remedy=known[1])])
     found = f"{written}-swap" if f"{written}-swap" in names() else near(written, names())
     hint = f'did you mean "{found}"? There are' if found else "write one of"
+    what = f"there is no mechanism called '{name}'"
     remedy = f"{hint} {', '.join(names())}; `stirred mechanism list` says what each does"
-    return UnknownMechanismError([Problem(what=f"there is no mechanism called '{name}'", where=where, remedy=remedy)])
+    if written in _REMOVED or f"{written}-swap" in _REMOVED:
+        what = f"the mechanism '{name}' was removed after version 0.1: it could draw small strata only"
+        remedy = (
+            "use conditioned-swap, whose loss does not grow with the stratum, or mallows-swap for a loss of your "
+            f"choice; the last commit of stirred that has it is {_LAST_COMMIT}"
+        )
+    elif f"{written}-swap" not in names() and (known := elsewhere(name)) is not None:
+        what, remedy = known
+    return UnknownMechanismError([Problem(what=what, where=where, remedy=remedy)])
 
 
-def _removed(name: str, *, where: str) -> UnknownMechanismError:
-    problem = Problem(
-        what=f"the mechanism '{name}' was removed after version 0.1: it could draw small strata only",
-        where=where,
-        remedy="use conditioned-swap, whose loss does not grow with the stratum, or mallows-swap for a loss of your "
-        f"choice; the last commit of stirred that has it is {_LAST_COMMIT}",
-    )
-    return UnknownMechanismError([problem])
+# ---- settings: from a plan, the command line or keywords of Python to the one model -------------------------------
 
 
-class Words(Protocol):
-    """How settings are written where they come from, for what is said of them."""
+class PlanWords:
+    """How settings are written in a plan, for what is said of them; the command line has words of its own."""
 
     def place(self, key: str) -> str:
         """Return where a setting is given."""
-        ...
+        return key
 
     def called(self, key: str) -> str:
         """Return what a setting is called."""
-        ...
+        return key
 
     def taken(self, keys: Sequence[str]) -> str:
         """List settings that a mechanism takes."""
-        ...
-
-    def needed(self, key: str, example: Any) -> str:
-        """Say how to give a setting that is needed."""
-        ...
-
-
-class _InPlan:
-    """How settings are written in a plan."""
-
-    def place(self, key: str) -> str:
-        return key
-
-    def called(self, key: str) -> str:
-        return key
-
-    def taken(self, keys: Sequence[str]) -> str:
         return ", ".join(f'"{key}"' for key in keys)
 
-    def needed(self, key: str, example: Any) -> str:
+    def needed(self, key: str, example: Any = None) -> str:
+        """Say how to give a setting that is needed."""
         return f"add {key}" if example is None else f"add {key}, such as {example!r}"
 
 
-def settings_for(name: str, given: Mapping[str, Any], *, words: Words | None = None) -> Settings:
+def settings_for(mechanism: str | type[Mechanism], given: Mapping[str, Any], *, words: Any = None) -> Any:
     """Return the settings of a mechanism, checked: everything that is wrong with them is told at once.
 
+    They may come from a plan, the command line, or keywords of Python: tuples, fractions and floats are taken as well.
     What is None was not given, nor is an empty list, unless leaving it out means everything.
 
-    >>> settings_for("mallows-swap", {"swap": "county", "epsilon": 2}).swap
-    ['county']
+    >>> settings_for("mallows-swap", {"swap": ("county",), "epsilon": 0.5}).epsilon
+    Decimal('0.5')
     >>> from stirred.data.problems import PlanError
     >>> try:
     ...     settings_for("mallows-swap", {"swap": "county", "rate": "5%"})
@@ -232,33 +215,17 @@ def settings_for(name: str, given: Mapping[str, Any], *, words: Words | None = N
 
     from stirred.data.problems import PlanError
 
-    model = mechanism_class(name).settings_model
+    kind = mechanism_class(mechanism) if isinstance(mechanism, str) else mechanism
+    fields = kind.settings_model.model_fields
 
     def was_given(key: str, value: Any) -> bool:
-        if value != []:
-            return value is not None
-        return key in model.model_fields and model.model_fields[key].get_default() is None
+        return value is not None and (value != [] or (key in fields and fields[key].get_default() is None))
 
+    plain = {key: _plain(value) for key, value in given.items()}
     try:
-        return model.model_validate({key: value for key, value in given.items() if was_given(key, value)})
+        return kind.settings_model.model_validate({key: plain[key] for key in plain if was_given(key, plain[key])})
     except ValidationError as error:
-        raise PlanError(_problems(error, name, model, words or _InPlan())) from None
-
-
-def python_settings(mechanism: type[Mechanism], given: Mapping[str, Any]) -> Any:
-    """Return the settings that Python gives by keyword, checked: tuples, fractions and floats are taken as well.
-
-    >>> python_settings(mechanism_class("mallows-swap"), {"swap": ("county",), "epsilon": 0.5}).epsilon
-    Decimal('0.5')
-    """
-    from pydantic import ValidationError
-
-    from stirred.data.problems import PlanError
-
-    try:
-        return mechanism.settings_model.model_validate({key: _plain(value) for key, value in given.items()})
-    except ValidationError as error:
-        raise PlanError(_problems(error, mechanism.name, mechanism.settings_model, _InPlan())) from None
+        raise PlanError(_problems(error, kind, words or PlanWords())) from None
 
 
 def _plain(value: Any) -> Any:
@@ -269,8 +236,7 @@ def _plain(value: Any) -> Any:
     import polars as pl
     from pydantic import BaseModel
 
-    from stirred.mechanisms.contract.settings import PublicTable
-    from stirred.mechanisms.protocol import SettingsMechanism
+    from stirred.mechanisms.protocol import PublicTable, SettingsMechanism
 
     if isinstance(value, SettingsMechanism):
         return {"name": value.name, **value.settings.dumped(mode="python", exclude_defaults=True)}
@@ -285,62 +251,51 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _problems(error: ValidationError, name: str, model: type[Settings], words: Words) -> Iterator[Problem]:
-    from stirred.data.spelling import told_once
+def _problems(error: ValidationError, kind: type[Mechanism], words: Any) -> Iterator[Problem]:
+    from stirred.data.spelling import misshapen, told_once
 
+    model, shown = kind.settings_model, f"see `stirred mechanism show {kind.name}`"
     said: set[str] = set()
     for detail, hint in told_once(error.errors(include_url=False), model):
         key, *inside = detail["loc"] or ("settings",)
         key, a_kind = str(key), bool(inside) and inside[-1] in KINDS  # of several none would do: that is told once
         where = place_of((words.place(key), *(inside[:-1] if a_kind else inside)))
+        section = key in model.model_fields and model.mark(key, "section")
         if detail["type"] == "extra_forbidden" and not inside:
-            yield _unknown_setting(key, name, model, hint, words)
-        elif detail["type"] == "extra_forbidden":
-            remedy = hint or f"remove it, or check its spelling: see `stirred mechanism show {name}`"
-            yield Problem(what=f"there is no setting called '{inside[-1]}'", where=where, remedy=remedy)
+            yield _unknown_setting(key, kind, hint, words)
+            continue
+        if a_kind and where in said:
+            continue
+        said.add(where)
+        message = str(detail["msg"])
+        what, remedy = f"{as_given(detail.get('input'))[:60]}: {message[:1].lower()}{message[1:]}", shown
+        if detail["type"] == "extra_forbidden":
+            what = f"there is no setting called '{inside[-1]}'"
+            remedy = hint or f"remove it, or check its spelling: {shown}"
         elif a_kind:
-            if where not in said:
-                yield Problem(
-                    what=f"{as_given(detail.get('input'))[:60]} is not a number or text that can be used here",
-                    where=where,
-                    remedy="write one such as 2, 0.05, '1/20' or '5%'",
-                )
-            said.add(where)
+            what = f"{as_given(detail.get('input'))[:60]} is not a number or text that can be used here"
+            remedy = "write one such as 2, 0.05, '1/20' or '5%'"
         elif detail["type"] == "missing":
             example = None if inside else model.mark(key, "example")
-            key = str(inside[-1]) if inside else key
-            yield Problem(what="is needed", where=where, remedy=words.needed(key, example))
+            what, remedy = "is needed", words.needed(str(inside[-1]) if inside else key, example)
         elif detail["type"] == "exact":
-            yield Problem(what=str(detail["msg"]), where=where, remedy=detail["ctx"]["remedy"])
-        elif told := _misshapen(detail, model):
-            yield Problem(what=told[0], where=where, remedy=told[1])
-        else:
-            message = str(detail["msg"])
-            yield Problem(
-                what=f"{as_given(detail.get('input'))[:60]}: {message[:1].lower()}{message[1:]}",
-                where=where,
-                remedy=f"see `stirred mechanism show {name}`",
-            )
-
-
-def _misshapen(detail: Any, model: type[Settings]) -> tuple[str, str] | None:
-    from stirred.data.spelling import misshapen
-
-    key = str((*detail["loc"], "")[0])
-    own = key in model.model_fields and model.mark(key, "section")
-    return misshapen(detail, model, called=key if own else f"mechanism.{key}")
+            what, remedy = message, detail["ctx"]["remedy"]
+        elif found := misshapen(detail, model, called=key if section else f"mechanism.{key}"):
+            what, remedy = found
+        yield Problem(what=what, where=where, remedy=remedy)
 
 
 KINDS: Final = ("str", "int", "decimal")
 
 
-def _unknown_setting(key: str, name: str, model: type[Settings], hint: str, words: Words) -> Problem:
+def _unknown_setting(key: str, kind: type[Mechanism], hint: str, words: Any) -> Problem:
     # What a family shares is known to its users; what only this mechanism has is told, wherever it was declared.
+    model = kind.settings_model
     others = [each.settings_model for each in usable().values() if not issubclass(each.settings_model, model)]
     base = next(each for each in model.__mro__[1:] if any(issubclass(other, each) for other in others))
     takes = words.taken([each for each in model.model_fields if each not in getattr(base, "model_fields", {})])
     if is_setting(key):
-        what = f"the {name.replace('-', ' ')} has no {words.called(key)}"
+        what = f"the {kind.name.replace('-', ' ')} has no {words.called(key)}"
         return Problem(what=what, where=words.place(key), remedy=f"leave it out; it takes {takes}")
     remedy = f"{hint}{'I' if hint else 'remove it, or check its spelling: i'}t takes {takes}"
     return Problem(what=f"there is no setting called '{key}'", where=words.place(key), remedy=remedy)

@@ -12,7 +12,7 @@ from stirred.data.codebook_file import Decimals, Separator
 from stirred.data.sources import PLAIN, Dialect
 from stirred.data.steps import AnyStep, Split
 from stirred.mechanisms.protocol import Names, Rate, Settings
-from stirred.mechanisms.registry import DEFAULT, Words, settings_for, usable
+from stirred.mechanisms.registry import DEFAULT, settings_for, usable
 from stirred.report.safes import SAFES, SafesSheet
 
 RECORD_FILES: Final = ("households", "file", "counts", "sample")
@@ -115,7 +115,7 @@ class MechanismSection(_Strict):
     settings: Settings
 
     @classmethod
-    def of(cls, content: Mapping[str, Any], *, words: Words | None = None) -> MechanismSection:
+    def of(cls, content: Mapping[str, Any], *, words: Any = None) -> MechanismSection:
         """Return the section of plain data: the name, and beside it the settings."""
         name, own = content.get("name", DEFAULT), {key: value for key, value in content.items() if key != "name"}
         return cls(name=name, settings=settings_for(str(name), own, words=words))
