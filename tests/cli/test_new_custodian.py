@@ -13,7 +13,7 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.doubts import identifier_doubts
+from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.registry import build
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey

@@ -66,7 +66,7 @@ import polars as pl
 
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.doubts import record_doubts
+from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     RECORDS,
@@ -128,7 +128,7 @@ class PlainMechanism(SettingsMechanism):
 
     def doubts(self, data: Microdata) -> Iterable[Doubt]:
         """Return what speaks against releasing a file."""
-        return record_doubts(data, data.variables, unit=self.unit)
+        return identifier_doubts(data, data.variables, unit=self.unit)
 
     def plan(self, data: Any, *, doubts: bool = True) -> PlainPlan:
         """Return the plan."""

@@ -75,6 +75,7 @@ from stirred.mechanisms.contract.settings import (
     ReleasedTable,
     Settings,
     TableFile,
+    confidence_of,
 )
 from stirred.mechanisms.contract.shown import (
     Bars,

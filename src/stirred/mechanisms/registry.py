@@ -219,7 +219,8 @@ def settings_for(mechanism: str | type[Mechanism], given: Mapping[str, Any], *, 
     fields = kind.settings_model.model_fields
 
     def was_given(key: str, value: Any) -> bool:
-        return value is not None and (value != [] or (key in fields and fields[key].get_default() is None))
+        empty = isinstance(value, list) and not value
+        return value is not None and (not empty or (key in fields and fields[key].get_default() is None))
 
     plain = {key: _plain(value) for key, value in given.items()}
     try:

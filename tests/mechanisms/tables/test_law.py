@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms import cell_law as module
-from stirred.mechanisms.cell_law import CellLaw, normal_bias
+from stirred.randomness import cell_law as module
+from stirred.randomness.cell_law import CellLaw, normal_bias
 from stirred.randomness.lattice_law import cell_variance
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise
 from tests.depth import examples

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stirred.mechanisms.cell_law import CellLaw
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands_estimate import IntervalOptions, run_interval
 from stirred.mechanisms.topdown.estimates import estimate, gives, half_width, solved_terms
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
+from stirred.randomness.cell_law import CellLaw
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.hierarchies import all_queries, random_tree
 from tests.mechanisms.topdown.layout import write_file

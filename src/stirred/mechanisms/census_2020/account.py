@@ -7,7 +7,7 @@ post-imputation person record replaced by another (docs/theory/census-2020.md sa
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field, create_model
 
 from stirred.data.place import file_at
 from stirred.data.problems import bad_plan
@@ -35,15 +35,15 @@ LARGEST: Final = 99_999
 """Persons in a household at most: the bound of the production system on group quarters."""
 _TOPDOWN: Final = "stirred.mechanisms.topdown.reference"
 _SAFETAB: Final = "stirred.mechanisms.tables.safetab"
-# The budget file of each part, and where it is.
-FILES: Final[Mapping[str, tuple[str, str]]] = {
-    "pl-persons": (_TOPDOWN, "us-2020-pl-persons"),
-    "dhc-persons": (_TOPDOWN, "us-2020-dhc-persons"),
-    "pl-units": (_TOPDOWN, "us-2020-pl-units"),
-    "dhc-units": (_TOPDOWN, "us-2020-dhc-units"),
-    "safetab-p": (_SAFETAB, "us-2020-p"),
-    "safetab-h": (_SAFETAB, "us-2020-h"),
-    "phsafe": ("stirred.mechanisms.tables.phsafe", "us-2020"),
+# The budget file of each part: where it is, and what it is of.
+FILES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "pl-persons": (_TOPDOWN, "us-2020-pl-persons", "TopDown, redistricting data, persons"),
+    "dhc-persons": (_TOPDOWN, "us-2020-dhc-persons", "TopDown, DHC, persons"),
+    "pl-units": (_TOPDOWN, "us-2020-pl-units", "TopDown, redistricting data, housing units"),
+    "dhc-units": (_TOPDOWN, "us-2020-dhc-units", "TopDown, DHC, units"),
+    "safetab-p": (_SAFETAB, "us-2020-p", "SafeTab-P"),
+    "safetab-h": (_SAFETAB, "us-2020-h", "SafeTab-H"),
+    "phsafe": ("stirred.mechanisms.tables.phsafe", "us-2020", "PHSafe"),
 }
 # Of TopDown: the unit, the catalogue's entry of the printed budget, and what a person who moves costs.
 _MEASURED: Final = {
@@ -89,7 +89,7 @@ class AccountTotal:
 
 def budget_text(name: str) -> str:
     """Return the budget file of a part as it is shipped."""
-    package, file = FILES[name]
+    package, file, _ = FILES[name]
     return resources.files(package).joinpath(f"{file}.toml").read_text(encoding="utf-8")
 
 
@@ -162,63 +162,61 @@ def totals(found: Sequence[Part] | None = None, *, largest: int = LARGEST) -> li
     ('all by their structure, household fixed', '43.460881')
     """
     found = [*(found or parts())]
-    sharp_p = {part.name: part.in_place if part.name == "safetab-p" else part.printed for part in found}
 
-    def household(account: str) -> Fraction:
-        scale = {"person": largest**2, "household": 1}
-        return sum((scale[part.unit] * getattr(part, account) for part in found), Fraction(0))
+    def total(name: str, account: str, scale: Mapping[str, int] | None = None, **other: str) -> AccountTotal:
+        """Add up one account, scaled by the unit of each part; ``other`` are accounts of single parts."""
+        weights = scale or {"person": 1, "household": 1}
+        costs = (weights[part.unit] * getattr(part, other.get(part.name, account)) for part in found)
+        return AccountTotal(name=name, rho2=sum(costs, Fraction(0)))
 
-    def added(account: str) -> Fraction:
-        return sum((getattr(part, account) for part in found), Fraction(0))
-
+    persons, every = {"person": largest**2, "household": 1}, {"person": largest**2, "household": largest**2}
     return [
-        AccountTotal(name="as printed", rho2=added("printed")),
-        AccountTotal(name="as plans run it, printed factors", rho2=added("run")),
-        AccountTotal(name="SafeTab-P by its structure, others as printed", rho2=sum(sharp_p.values(), Fraction(0))),
-        AccountTotal(name="all by their structure, household fixed", rho2=added("in_place")),
-        AccountTotal(name="all by their structure, person may move", rho2=added("may_move")),
-        AccountTotal(name="a whole household, as printed", rho2=household("printed")),
-        AccountTotal(name="a whole household, every part scaled", rho2=largest**2 * added("printed")),
-        AccountTotal(name="a whole household, by their structure", rho2=household("in_place")),
+        total("as printed", "printed"),
+        total("as plans run it, printed factors", "run"),
+        total("SafeTab-P by its structure, others as printed", "printed", **{"safetab-p": "in_place"}),
+        total("all by their structure, household fixed", "in_place"),
+        total("all by their structure, person may move", "may_move"),
+        total("a whole household, as printed", "printed", persons),
+        total("a whole household, every part scaled", "printed", every),
+        total("a whole household, by their structure", "in_place", persons),
     ]
 
 
 # ---- the commands -----------------------------------------------------------------------------------------
 
 
-class TotalsOptions(BaseModel):
-    """Budget files to use instead of those of 2020."""
-
-    model_config = ConfigDict(frozen=True)
-
-    pl_persons: Path | None = Field(default=None, description="Budget file of TopDown, redistricting data, persons.")
-    dhc_persons: Path | None = Field(default=None, description="Of TopDown, DHC, persons.")
-    pl_units: Path | None = Field(default=None, description="Of TopDown, redistricting data, housing units.")
-    dhc_units: Path | None = Field(default=None, description="Of TopDown, DHC, units.")
-    safetab_p: Path | None = Field(default=None, description="Budget file of SafeTab-P.")
-    safetab_h: Path | None = Field(default=None, description="Budget file of SafeTab-H.")
-    phsafe: Path | None = Field(default=None, description="Budget file of PHSafe.")
-    largest: int = Field(default=LARGEST, ge=1, description="Persons in a household at most.")
+_files = {
+    name.replace("-", "_"): (Path | None, Field(default=None, description=f"Budget file to use, of {of}."))
+    for name, (*_, of) in FILES.items()
+}
+_largest = (int, Field(default=LARGEST, ge=1, description="Persons in a household at most."))
+TotalsOptions: Any = create_model("TotalsOptions", **_files, largest=_largest)  # type: ignore[call-overload]
 
 
-def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
+def show_totals(options: Any, progress: Progress | None) -> Outcome:
     """Return parts, totals and the noise of every line of the budgets; of changed files, what changes."""
     del progress
     files = {name: path for name in FILES if (path := getattr(options, name.replace("-", "_"))) is not None}
     found = parts({name: read_toml(path) for name, path in files.items()})
     sums = totals(found, largest=options.largest)
-    lines = [(part.name, line) for part in found for line in part.measured]
     by_part = [(p.name, p.unit, *map(_shown, (p.rho, p.printed, p.in_place, p.may_move))) for p in found]
     by_total = [(t.name, _shown(t.rho2), t.epsilon.shown(6)) for t in sums]
-    by_line = [(name, *_noise(line)) for name, line in lines]
-    changed = _changes(found, sums, files, options.largest) if files else ()
+    by_line = [(part.name, *_noise(line)) for part in found for line in part.measured]
+    changed: list[tuple[str, str, str]] = []
+    if files:
+        before = parts()
+        old = _lines(before, totals(before, largest=options.largest), files)
+        new = _lines(found, sums, files)
+        rows = ((what, *(each.get(what, "not measured") for each in (old, new))) for what in {**old, **new})
+        changed = [(what, theirs, ours) for what, theirs, ours in rows if theirs != ours]
     grids = [
         Grid(header=("part", "unit", "rho", "printed", "in place", "may move"), rows=tuple(by_part)),
         Grid(header=("total", "rho squared", "epsilon at delta 1e-10"), rows=tuple(by_total)),
         Grid(header=("part", "counted", "rho", "sd", "95% within"), rows=tuple(by_line)),
     ]
     if files:  # what a reader wants to know, who has changed a number
-        grids = [Grid(header=("changed", "2020", "yours"), rows=changed), *grids[:2]]
+        grids = [Grid(header=("changed", "2020", "yours"), rows=tuple(changed)), *grids[:2]]
+    accounts = ("rho", "printed", "run", "in_place", "may_move")
     return Outcome(
         rows=[
             ("unit", "one post-imputation person record replaced by another, household and number of records fixed"),
@@ -228,7 +226,7 @@ def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
         ],
         grids=grids,
         values={
-            "parts": [{"name": p.name, "unit": p.unit, **_numbers(p)} for p in found],
+            "parts": [{"name": p.name, "unit": p.unit, **{a: str(getattr(p, a)) for a in accounts}} for p in found],
             "totals": [{"name": t.name, "rho2": str(t.rho2), "epsilon": float(t.epsilon)} for t in sums],
             "noise": [dict(zip(("part", "what", "rho", "sd", "within_95"), line, strict=True)) for line in by_line],
             "changed": [dict(zip(("what", "2020", "yours"), row, strict=True)) for row in changed],
@@ -236,42 +234,17 @@ def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
     )
 
 
-def _changes(
-    found: Sequence[Part], sums: Sequence[AccountTotal], files: Mapping[str, Path], largest: int
-) -> tuple[tuple[str, str, str], ...]:
-    """Return totals, noise and intervals that differ from those of 2020."""
-    before = parts()
-    pairs = [
-        (total.name, _cost(old), _cost(total)) for old, total in zip(totals(before, largest=largest), sums, strict=True)
-    ]
-    for old_part, part in zip(before, found, strict=True):
-        if part.name not in files:
-            continue
-        ours = {line.title: line for line in part.measured}
-        theirs = {line.title: line for line in old_part.measured}
-        for what in dict.fromkeys([*theirs, *ours]):
-            pairs.append((f"{part.name}: {what}", _told(theirs.get(what)), _told(ours.get(what))))
-    return tuple(pair for pair in pairs if pair[1] != pair[2])
-
-
-def _cost(total: AccountTotal) -> str:
-    return f"{_shown(total.rho2)}, epsilon {total.epsilon.shown(3)}"
-
-
-def _told(line: Query | None) -> str:
-    """Return rho, the noise and the interval of a line of a budget."""
-    if line is None:
-        return "not measured"
-    rho, deviation, width = _noise(line)[1:]
-    return f"rho {rho}, sd {deviation}, 95% within {width}"
+def _lines(found: Sequence[Part], sums: Sequence[AccountTotal], names: Collection[str]) -> dict[str, str]:
+    """Return the totals, and rho, noise and interval of each line of the named parts, in words."""
+    lines = {each.name: f"{_shown(each.rho2)}, epsilon {each.epsilon.shown(3)}" for each in sums}
+    for part in found:
+        for what, rho, deviation, width in map(_noise, part.measured if part.name in names else ()):
+            lines[f"{part.name}: {what}"] = f"rho {rho}, sd {deviation}, 95% within {width}"
+    return lines
 
 
 def _noise(line: Query) -> tuple[str, str, str, int]:
     return line.title, f"{float(line.loss):g}", f"{float(line.parameter) ** 0.5:.2f}", line.width
-
-
-def _numbers(part: Part) -> dict[str, str]:
-    return {name: str(getattr(part, name)) for name in ("rho", "printed", "run", "in_place", "may_move")}
 
 
 def _shown(value: Fraction) -> str:
@@ -280,8 +253,6 @@ def _shown(value: Fraction) -> str:
 
 class BudgetOptions(BaseModel):
     """Which budget file, and where a copy goes."""
-
-    model_config = ConfigDict(frozen=True)
 
     part: Literal["pl-persons", "dhc-persons", "pl-units", "dhc-units", "safetab-p", "safetab-h", "phsafe"] = Field(
         description="Whose budget file."

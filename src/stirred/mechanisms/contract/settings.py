@@ -24,10 +24,10 @@ from pydantic_core import PydanticCustomError
 
 from stirred.data.bundle import checksum, release_of
 from stirred.data.frames import read_frame
-from stirred.data.problems import bad_file
+from stirred.data.problems import bad_file, bad_plan
 from stirred.data.sources import read_toml
 from stirred.spec.document import from_document, to_document
-from stirred.spec.given_numbers import fraction, probability
+from stirred.spec.given_numbers import Number, fraction, probability
 from stirred.spec.problems import StirredError, placed
 from stirred.spec.specification import Specification
 
@@ -62,6 +62,15 @@ def _as_probability(value: Any) -> Fraction:
     except StirredError as error:
         problem = error.problems[0]
         raise PydanticCustomError("exact", "{what}", {"what": problem.what, "remedy": problem.remedy}) from None
+
+
+def confidence_of(given: Number, *, where: str) -> Fraction:
+    """Return a confidence as a fraction between 0 and 1."""
+    found = fraction(given, where=where)
+    if not 0 < found < 1:
+        hint = f"; did you mean {given}%?" if 1 < found < 100 and "%" not in str(given) else ""
+        raise bad_plan(f"{given} is not a confidence", where=where, remedy=f"write one such as '95%' or 0.99{hint}")
+    return found
 
 
 # A probability, which is an exact fraction however it was written.

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.doubts import similar_values
+from stirred.data.record_doubts import similar_values
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import Strata
 from stirred.spec.doubts import Doubt, nothing_promised

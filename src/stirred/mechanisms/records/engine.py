@@ -27,8 +27,8 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, number
+from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
-from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     SAMPLED,

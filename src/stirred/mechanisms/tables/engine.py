@@ -28,9 +28,9 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.record_doubts import repeated_ids
 from stirred.data.table_labels import with_labels
 from stirred.mechanisms import registry
-from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,

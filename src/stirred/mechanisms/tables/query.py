@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.mechanisms.cell_law import CellLaw
 from stirred.mechanisms.protocol import failed
+from stirred.randomness.cell_law import CellLaw
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise, integer_noise
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace

@@ -22,9 +22,9 @@ from stirred.data.frames import write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan
+from stirred.data.record_doubts import repeated_ids
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
-from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     UNSEARCHED,

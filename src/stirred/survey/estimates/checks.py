@@ -16,8 +16,8 @@ from stirred.data.frames import as_read, read_frame
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
+from stirred.data.record_doubts import PublishedTable, clamped_doubts
 from stirred.data.spelling import meant
-from stirred.mechanisms.doubts import PublishedTable, clamped_doubts
 from stirred.mechanisms.protocol import Check, Written, failed
 from stirred.mechanisms.tables.engine import audit_promise, audit_records
 from stirred.spec.doubts import Doubt

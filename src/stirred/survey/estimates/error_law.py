@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.cell_law import CellLaw
+from stirred.randomness.cell_law import CellLaw
 from stirred.spec.shift_law import DiscreteLaplace
 
 Numbers = npt.NDArray[Any]

@@ -12,10 +12,10 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.protocol import (
     Progress,
     Settings,
+    confidence_of,
     settings_doubts,
 )
 from stirred.mechanisms.tables.engine import (

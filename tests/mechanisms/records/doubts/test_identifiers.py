@@ -9,7 +9,7 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.doubts import unnamed_identifiers
+from stirred.data.record_doubts import unnamed_identifiers
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.spec.doubts import Doubt

@@ -21,8 +21,8 @@ from stirred.data.codes import Coded, encode
 from stirred.data.column_doubts import KEEP
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError
+from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms import registry
-from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.protocol import (
     Check,
     Fact,

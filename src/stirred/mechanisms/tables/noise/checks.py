@@ -18,9 +18,9 @@ from stirred.data.exposed import exposed_doubt
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
+from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.data.spelling import crossed
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,

@@ -21,11 +21,11 @@ from stirred.data.columns import select
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
-from stirred.mechanisms.cell_law import CellLaw, confidence_of
-from stirred.mechanisms.protocol import failed
+from stirred.mechanisms.protocol import confidence_of, failed
 from stirred.mechanisms.tables.engine import at_most
 from stirred.mechanisms.tables.noise.settings import Precision, Sum
 from stirred.mechanisms.tables.query import Query
+from stirred.randomness.cell_law import CellLaw
 from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction

@@ -13,12 +13,12 @@ import polars as pl
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.protocol import (
     Exchange,
     ExpectedError,
     Progress,
     Settings,
+    confidence_of,
 )
 from stirred.mechanisms.tables.engine import (
     TableMechanism,

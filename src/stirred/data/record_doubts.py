@@ -1,4 +1,4 @@
-"""Doubts about single columns: an identifier that nobody named, one in several records, and values that look alike.
+"""Doubts about single columns: identifiers that were not named or that recur, values alike, numbers beyond bounds.
 
 All look inside the confidential file: they are for the custodian, and stand in no public file.
 """
@@ -29,7 +29,6 @@ from stirred.data.identifying import (
 )
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.mechanisms.contract.plan import settings_doubts
 from stirred.spec.doubts import Doubt
 
 # So many persons, spread over the file, show of nearly every column that it is a code.
@@ -39,14 +38,6 @@ _LOOKED_AT: Final = 2_000_000
 # With more rows to a value a column is no id of a household, but its number inside a house, or a type.
 _ROWS_TO_A_HOUSEHOLD: Final = 20
 _PERSONS: Final = 'if a row is a person, say so with --unit person (unit = "person" in a plan)'
-
-
-def record_doubts(
-    data: Microdata, columns: Sequence[str], *, unit: str, settings_from: str | None = None
-) -> Iterator[Doubt]:
-    """Yield what speaks against releasing these columns of a file, whatever is done to some of them."""
-    yield from settings_doubts(settings_from)
-    yield from identifier_doubts(data, columns, unit=unit)
 
 
 def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: Sequence[str] = ()) -> Iterator[Doubt]:

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.data.problems import bad_plan
 from stirred.randomness.noise_steps import NoiseSteps, noise_steps, noise_variance
 from stirred.spec.exact import exp
-from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.normal import normal_cdf
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise
 
@@ -110,12 +108,3 @@ def normal_bias(true: float, deviation: float) -> float:
         return max(0.0, -true)
     t = true / deviation
     return deviation * (math.exp(-t * t / 2) / math.sqrt(2 * math.pi) - t * math.erfc(t / math.sqrt(2)) / 2)
-
-
-def confidence_of(given: Number, *, where: str) -> Fraction:
-    """Return a confidence as a fraction between 0 and 1."""
-    found = fraction(given, where=where)
-    if not 0 < found < 1:
-        hint = f"; did you mean {given}%?" if 1 < found < 100 and "%" not in str(given) else ""
-        raise bad_plan(f"{given} is not a confidence", where=where, remedy=f"write one such as '95%' or 0.99{hint}")
-    return found
