@@ -12,9 +12,9 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.data.synth.massachusetts import massachusetts_1940
-from stirred.mechanisms.protocol import smallest_area
 from stirred.release.advice import Advice, propose, wishes_for
 from stirred.spec.problems import StirredError
+from stirred.utility.comparison import smallest_area
 from tests.mechanisms.records.oracles import exact_moves
 
 

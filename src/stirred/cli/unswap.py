@@ -10,7 +10,7 @@ from stirred.cli.options import Json, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.protocol import CorrectedTable
+    from stirred.inference.correct import CorrectedTable
 
 
 def unswap(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -13,8 +14,25 @@ from stirred.data.problems import bad_file
 from stirred.data.table_labels import labels_in, with_labels
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.protocol import CorrectedTable
 from stirred.mechanisms.registry import DEFAULT, mechanism_class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CorrectedTable:
+    """A published table without the bias of its mechanism.
+
+    ``table`` has the variables, the published ``count``, ``estimate``, ``standard_error`` and the interval ``low`` to
+    ``high`` of a ``level``. ``exact`` says that the published counts are the true ones, ``moved`` which share of the
+    total is moved to other cells; ``values`` are for JSON.
+    """
+
+    table: pl.DataFrame
+    variables: tuple[str, ...]
+    level: float
+    exact: bool
+    moved: float
+    notes: Sequence[str]
+    values: Mapping[str, Any]
 
 
 def correct(

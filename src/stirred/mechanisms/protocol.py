@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import polars as pl
 
 from stirred.data.problems import bad_plan
+from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import (
     FINE_COLUMNS,
@@ -69,10 +70,8 @@ from stirred.mechanisms.contract.release import (
 from stirred.mechanisms.contract.settings import (
     Names,
     Probability,
-    PublicTable,
     Rate,
     ReleasedFile,
-    ReleasedTable,
     Settings,
     TableFile,
     confidence_of,
@@ -80,7 +79,6 @@ from stirred.mechanisms.contract.settings import (
 from stirred.mechanisms.contract.shown import (
     Bars,
     Block,
-    CorrectedTable,
     Curve,
     ExpectedError,
     Grid,
@@ -91,8 +89,6 @@ from stirred.mechanisms.contract.shown import (
     Tiles,
     TooLargeError,
     Typical,
-    share_changed,
-    smallest_area,
 )
 from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import Exact

@@ -14,10 +14,21 @@ import polars as pl
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import ExpectedError, Mechanism, Plan, share_changed, smallest_area
+from stirred.mechanisms.protocol import ExpectedError, Mechanism, Plan
 from stirred.spec.exact import Exact
 
 TitledErrors = tuple[tuple[str, ExpectedError], ...]
+
+
+def share_changed(areas: pl.DataFrame) -> float:
+    """Return the share of all records that change, from those of the areas (``Mechanism.areas_changed``)."""
+    return float((areas["records"] * areas["share_changed"]).sum()) / float(areas["records"].sum())
+
+
+def smallest_area(areas: pl.DataFrame) -> tuple[str, int, float]:
+    """Return the area with the fewest records, how many it has, and which share of them changes."""
+    row = areas.sort("records").row(0)
+    return " ".join(str(value) for value in row[:-2]), int(row[-2]), float(row[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ post-imputation person record replaced by another (docs/theory/census-2020.md sa
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -162,24 +162,20 @@ def totals(found: Sequence[Part] | None = None, *, largest: int = LARGEST) -> li
     ('all by their structure, household fixed', '43.460881')
     """
     found = [*(found or parts())]
-
-    def total(name: str, account: str, scale: Mapping[str, int] | None = None, **other: str) -> AccountTotal:
-        """Add up one account, scaled by the unit of each part; ``other`` are accounts of single parts."""
-        weights = scale or {"person": 1, "household": 1}
-        costs = (weights[part.unit] * getattr(part, other.get(part.name, account)) for part in found)
-        return AccountTotal(name=name, rho2=sum(costs, Fraction(0)))
-
-    persons, every = {"person": largest**2, "household": 1}, {"person": largest**2, "household": largest**2}
-    return [
-        total("as printed", "printed"),
-        total("as plans run it, printed factors", "run"),
-        total("SafeTab-P by its structure, others as printed", "printed", **{"safetab-p": "in_place"}),
-        total("all by their structure, household fixed", "in_place"),
-        total("all by their structure, person may move", "may_move"),
-        total("a whole household, as printed", "printed", persons),
-        total("a whole household, every part scaled", "printed", every),
-        total("a whole household, by their structure", "in_place", persons),
-    ]
+    persons = {"person": largest**2, "household": 1}
+    accounts: dict[str, Callable[[Part], Fraction]] = {
+        "as printed": lambda part: part.printed,
+        "as plans run it, printed factors": lambda part: part.run,
+        "SafeTab-P by its structure, others as printed": lambda part: (
+            part.in_place if part.name == "safetab-p" else part.printed
+        ),
+        "all by their structure, household fixed": lambda part: part.in_place,
+        "all by their structure, person may move": lambda part: part.may_move,
+        "a whole household, as printed": lambda part: persons[part.unit] * part.printed,
+        "a whole household, every part scaled": lambda part: largest**2 * part.printed,
+        "a whole household, by their structure": lambda part: persons[part.unit] * part.in_place,
+    }
+    return [AccountTotal(name=name, rho2=sum(map(cost, found), Fraction(0))) for name, cost in accounts.items()]
 
 
 # ---- the commands -----------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final, Self
 from stirred.data import exposed
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
+from stirred.data.public_tables import ReleasedTable
 from stirred.data.uniqueness import Uniqueness
 from stirred.mechanisms.contract.release import PublicFile, ReleasedColumns
-from stirred.mechanisms.contract.settings import ReleasedTable
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
 from stirred.spec.exact import Exact

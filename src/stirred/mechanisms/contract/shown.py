@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -183,32 +183,3 @@ def mean_of_absolute_normal(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     inside = np.array([erf(value / sqrt(2)) for value in t.tolist()])
     spread: np.ndarray = sd * sqrt(2 / pi) * np.exp(-(t**2) / 2) + mean * inside
     return np.where(sd > 0, spread, np.abs(mean))
-
-
-def share_changed(areas: pl.DataFrame) -> float:
-    """Return the share of all records that change, from those of the areas (``Mechanism.areas_changed``)."""
-    return float((areas["records"] * areas["share_changed"]).sum()) / float(areas["records"].sum())
-
-
-def smallest_area(areas: pl.DataFrame) -> tuple[str, int, float]:
-    """Return the area with the fewest records, how many it has, and which share of them changes."""
-    row = areas.sort("records").row(0)
-    return " ".join(str(value) for value in row[:-2]), int(row[-2]), float(row[-1])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CorrectedTable:
-    """A published table without the bias of its mechanism.
-
-    ``table`` has the variables, the published ``count``, ``estimate``, ``standard_error`` and the interval ``low`` to
-    ``high`` of a ``level``. ``exact`` says that the published counts are the true ones, ``moved`` which share of the
-    total is moved to other cells; ``values`` are for JSON.
-    """
-
-    table: pl.DataFrame
-    variables: tuple[str, ...]
-    level: float
-    exact: bool
-    moved: float
-    notes: Sequence[str]
-    values: Mapping[str, Any]
