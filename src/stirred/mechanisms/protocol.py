@@ -164,8 +164,6 @@ class Mechanism(ABC):
 
     # ---- what has a default: facts about the kind
 
-    # The setting that is the loss itself, where a mechanism has no rate and one is chosen.
-    loss_setting: ClassVar[str] = ""
     # Whether the tables of a plan are counted from released records, or are what the mechanism itself releases.
     counts_tables: ClassVar[bool] = True
     # Whether it asks for households by single columns, so that those of a national file need not be in memory.

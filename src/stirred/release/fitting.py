@@ -63,7 +63,8 @@ def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
     mechanism, plan = prepared.mechanism, prepared.plan
     if not isinstance(mechanism, Rated) or not mechanism.losses(plan, [Fraction(1, 2)]):
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
-        setting = mechanism.loss_setting or "loss"
+        settings = prepared.planned.plan.mechanism.settings.dumped()
+        setting = "loss" if settings.get("epsilon") is None else "epsilon"
         return Fit(setting=setting, value=value, epsilon=exact(value)) if value else None
     with suppress(StirredError):  # no rate reaches it
         tuned = tunable(mechanism)

@@ -85,7 +85,6 @@ class SurveyEstimates(TableMechanism):
     name: ClassVar[str] = "survey-estimates"
     title: ClassVar[str] = "survey estimates"
     settings_model: ClassVar[type[Settings]] = SurveyEstimatesSettings
-    loss_setting: ClassVar[str] = "epsilon"
     own_tables: ClassVar[bool] = True
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 

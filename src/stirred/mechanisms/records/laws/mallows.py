@@ -136,7 +136,6 @@ class MallowsSwap(Swap):
         MemberScale(name="mallows", setting="epsilon", steps=3_000, value=lambda step: str(30 - Decimal(step) / 100)),
     )
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"epsilon": None}
-    loss_setting: ClassVar[str] = "epsilon"
     number_moved: ClassVar[NumberMoved | None] = staticmethod(mallows_moved)
 
     swap_law: MallowsLaw

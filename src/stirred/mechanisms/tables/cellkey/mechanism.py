@@ -157,7 +157,6 @@ class CellKey(TableMechanism):
     settings_model: ClassVar[type[Settings]] = CellKeySettings
     kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
-    loss_setting: ClassVar[str] = "epsilon"
 
     def __init__(self, settings: Settings | None = None, *, key: bytes | str | None = None, **given: Any) -> None:
         plain: dict[str, Any] = {name: plain_table(each) for name, each in given.items() if isinstance(each, PTable)}
