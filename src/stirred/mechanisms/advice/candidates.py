@@ -238,8 +238,8 @@ def _candidate(plan: SwapPlan, geography: Hierarchy, *, rates: Sequence[Fraction
     if epsilon is not None and size and epsilon > least:
         reaching = rate_not_above(epsilon, largest_stratum=size, bound="sharp")
     return Candidate(
-        match=plan.universe.match,
-        swap=plan.universe.swap,
+        match=plan.match,
+        swap=plan.exact_swap,
         strata=strata.count,
         live=int(strata.live.sum()),
         largest=size,

@@ -309,7 +309,7 @@ def _at_stage(bundle: BundleFiles, computed: Specification, mechanism: Swap) -> 
 def _about_columns(published: Specification, again: SwapPlan) -> Specification:
     """Return the promise computed anew, about the released columns of a file that may have had others."""
     computed, stated = again.specification, published.domain.columns
-    of_records = {*again.universe.hold, *again.universe.swap}
+    of_records = {*again.hold, *again.origin.mechanism.swap}
     if stated and {name for name in stated if not name.startswith("person ")} == of_records:
         return computed.with_flavor(domain=replace(computed.domain, columns=stated))
     return computed

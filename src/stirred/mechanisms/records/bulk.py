@@ -57,7 +57,7 @@ def check_blocks(cluster: ClusterEngine, strata: Strata) -> None:
 def check_records(cluster: ClusterEngine, data: Microdata, plan: SwapPlan) -> None:
     """Refuse if the cluster reads other records than were planned."""
     tables: dict[str, tuple[Columns, list[str]]] = {
-        "households": (data.households, [*dict.fromkeys([*plan.hold, *plan.universe.swap])])
+        "households": (data.households, [*dict.fromkeys([*plan.hold, *plan.exact_swap])])
     }
     if data.persons is not None:
         tables["persons"] = (data.persons, _of_persons(data))
@@ -174,7 +174,7 @@ def gathered(
     """Bring whole records, and persons with their households, into the released order, and write them in parts."""
     places = np.empty_like(order)
     places[order] = np.arange(order.size, dtype=np.uint32)
-    swaps, released = plan.universe.swap, plan.releases["households"]
+    swaps, released = plan.exact_swap, plan.releases["households"]
     ids = [] if data.persons is None else [str(data.hid)]
     table = partial(
         PlacedTable,
@@ -186,7 +186,7 @@ def gathered(
         summed=checksum_of,
         write=write_frame,
     )
-    held, crossed = [name for name in released if name not in swaps], [*plan.universe.match, *swaps]
+    held, crossed = [name for name in released if name not in swaps], [*plan.match, *swaps]
     read = held or [swaps[0]]
     homes = table(
         name="households",

@@ -109,8 +109,8 @@ def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
     """
     tables: dict[str, Sequence[str]] = {}
     if plan.exact_swap:
-        tables[CROSSED] = [*plan.strata.match, *plan.exact_swap]
-    if data.persons is not None or {*plan.exact_hold} - {*plan.universe.match} or not plan.perturbed:
+        tables[CROSSED] = [*plan.match, *plan.exact_swap]
+    if data.persons is not None or {*plan.exact_hold} - {*plan.match} or not plan.perturbed:
         tables[HELD] = plan.exact_hold
     return tables
 
@@ -145,7 +145,7 @@ def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
 
 
 def _schema(data: Microdata, plan: SwapPlan) -> dict[str, pl.DataType]:
-    names = dict.fromkeys((*plan.universe.match, *plan.exact_swap, *plan.exact_hold))
+    names = dict.fromkeys((*plan.match, *plan.exact_swap, *plan.exact_hold))
     types = {name: data.households.schema[name] for name in names}
     return {"table": pl.String(), **types, "count": pl.Int64()}
 

@@ -195,6 +195,11 @@ class SwapStep:
         return ""
 
     @property
+    def moved_besides(self) -> str:
+        """Say whom it changes besides the swap."""
+        return ""
+
+    @property
     def columns_in_words(self) -> str:
         """Say what it adds to strata.parquet."""
         return ""

@@ -95,7 +95,8 @@ def _moved(plan: SwapPlan) -> Fact:
         why = "with rates by hold and swap values together it depends on counts that are protected"
         return Fact(label="moved", sentence=f"not said: {why}", values=values)
     label = "changed" if plan.moved_get == "another value" else "moved"
-    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{plan.moved_by}"
+    besides = "".join(step.moved_besides for step in plan.origin.mechanism.steps)
+    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{besides}"
     return Fact(label=label, sentence=sentence, values=values)
 
 
@@ -155,7 +156,7 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     swapped, share = ", ".join(mechanism.swap), plan.strata.moved
     many = "records" if share is None else f"about {100 * share:.1f}% of records"
     held = [name for name in plan.exact_hold if name not in mechanism.match]
-    held += ["everything about persons"] if plan.universe.persons else []
+    held += ["everything about persons"] if plan.has_persons else []
     undo, with_ = correction_in_words(mechanism, plan), crossed_with(plan)
     crossed = " x ".join([*mechanism.match, *plan.exact_swap])
     return [
@@ -177,7 +178,7 @@ def reading_tables(mechanism: Swap, plan: SwapPlan) -> list[str]:
 
 def crossed_with(plan: SwapPlan) -> str:
     """Return what stays with its record while others are swapped: held variables, or that of a response alone."""
-    held = plan.universe.persons or any(name not in plan.universe.match for name in plan.exact_hold)
+    held = plan.has_persons or any(name not in plan.match for name in plan.exact_hold)
     alone = [] if held else [name for name in plan.perturbed if name in plan.hold]
     return ", ".join(alone) or "held variables"
 
@@ -210,7 +211,7 @@ def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
     """Return what leaves unchanged and what was swapped, in two sentences."""
     if plan.perturbed:
         return Mechanism.headline(mechanism, plan)
-    every = f"Every {mechanism.unit}{', with its persons,' if plan.universe.persons else ''}"
+    every = f"Every {mechanism.unit}{', with its persons,' if plan.has_persons else ''}"
     if nothing_swapped(plan):
         return Headline(unchanged=f"{every} leaves as it is.", disturbed="Nothing was disturbed.")
     units, swapped, records = plural(mechanism.unit), few(mechanism.swap), int(plan.strata.records.sum())

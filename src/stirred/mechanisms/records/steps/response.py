@@ -149,8 +149,12 @@ class Response(SwapStep):
         return f", {self.respond} changed at {self.change}"
 
     @property
+    def moved_besides(self) -> str:
+        often = percent(float(self.change))
+        return f", by the swap; the response changes each {self.respond} with probability {often} besides"
+
+    @property
     def columns(self) -> Mapping[str, str]:
-        """Return the settings of the response."""
         settings = {
             "response": self.respond,
             "on": "swap" if self.on_swap else "hold",
@@ -207,8 +211,7 @@ class Response(SwapStep):
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
         """Return the plan with what the response changes, and the promise between closer files."""
-        besides = f"the response changes each {self.respond} with probability {percent(float(self.change))} besides"
-        return replace(plan, further=(self._relative_to_both(swap, plan),), moved_by=f", by the swap; {besides}")
+        return replace(plan, further=(self._relative_to_both(swap, plan),))
 
     def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
         """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
@@ -219,16 +222,15 @@ class Response(SwapStep):
             f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
             f"{self.respond} have two values, the latter"
         )
-        promised = replace(swap.promised_by_law(plan.universe), theorem=THEOREM)
+        multiverse = swap.multiverse(plan.hold, persons=plan.has_persons)
         condition = (
             f"the counts of {self.respond} are what the compared files agree on; the release neither keeps nor "
             "publishes them"
         )
-        return FurtherPromise.between_closer(
-            promised,
-            promised.multiverse,
+        return FurtherPromise.of(
+            "swap_flavor_epsilon",
+            plan.specification.with_flavor(multiverse=multiverse),
             Derived(formula=formula, value=value, varies=True),
-            name="swap_flavor_epsilon",
             agreed=f"all counts of {self.respond} that a plain swap would publish",
             condition=condition,
         )

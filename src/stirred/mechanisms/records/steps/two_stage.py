@@ -124,13 +124,13 @@ class FinerSwap(SwapStep):
             f"the largest fine stratum, {largest} records, whether live or not"
         )
         policy = Derived(formula=formula, value=staged_epsilon([coarse, fine])[-1], varies=True)
-        universe = replace(plan.universe, match=(*self.match, *self.fine_match))
-        multiverse = replace(plan.specification.multiverse, invariants=swap.margins(universe))
-        crossed = multiverse.invariants[0]
-        condition = f"the {crossed} is what the compared files agree on; the release neither keeps nor publishes it"
-        return FurtherPromise.between_closer(
-            plan.specification, multiverse, policy, name="fine_epsilon", agreed=f"the {crossed}", condition=condition
+        invariants = swap.margins(plan.hold, match=swap.matched, persons=plan.has_persons)
+        multiverse = replace(plan.specification.multiverse, invariants=invariants)
+        condition = (
+            f"the {invariants[0]} is what the compared files agree on; the release neither keeps nor publishes it"
         )
+        promised = plan.specification.with_flavor(multiverse=multiverse)
+        return FurtherPromise.of("fine_epsilon", promised, policy, agreed=f"the {invariants[0]}", condition=condition)
 
     def after(
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
