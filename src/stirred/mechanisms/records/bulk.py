@@ -156,7 +156,6 @@ class SwappedParts(SwappedFile):
         return {names[role]: [path for path in paths if path] for role, paths in self.parts.items()}
 
     def agrees(self, role: str) -> bool:
-        """Say whether the cluster reads back what it was given, each record in its place, by sums over both."""
         return self.compared[role]()
 
 

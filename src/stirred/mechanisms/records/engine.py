@@ -119,7 +119,6 @@ class RecordSwap(SettingsMechanism):
             object.__setattr__(self, name, value)
 
     def with_settings(self, **changed: Any) -> Self:
-        """Return the same swap with some settings changed."""
         return type(self)(self.settings, threads=self.threads, engine=self.engine, **changed)
 
     def __getattr__(self, name: str) -> Any:
@@ -252,7 +251,6 @@ class RecordSwap(SettingsMechanism):
         return cast(Law, self.swap_law.on_small(dataset))
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
         return [tables_with_margins(hold, swap) for hold, swap in self.swap_law.audited]
 
 
@@ -589,11 +587,11 @@ class Swap(RecordSwap):
         return verify_fixed(data, plan, self.strata_table(plan.strata), written)
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        audit_records(bundle, self, self.outside, found)
+        audit_records(bundle, self, found)
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        audit_records(bundle, None, (), found)
+        audit_records(bundle, None, found)
 
     # ---- rates, accuracy, small universes
 
@@ -603,7 +601,6 @@ class Swap(RecordSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        """Return what the moments of its tables follow from, where permutations that move as many are as likely."""
         moved, law = type(self).number_moved, self.swap_law
         if moved is None or not law.closed_form:
             return None
@@ -619,7 +616,6 @@ class Swap(RecordSwap):
         return self.swap_law.stratum_audit(hold, swap)
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
         first: Any = universe[0]
         records = {"held": [h for h, _ in first], self.swap[0]: [s for _, s in first]}
         return self._one_stratum().plan(pl.DataFrame(records), doubts=False).specification
@@ -633,7 +629,6 @@ class RatedSwap(Swap):
     """A swap with a rate, which decides its loss."""
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the rate, and whether there are others."""
         others = ", others by match value" if self.swap_law.rules else ""
         return "".join([f"rate {percent(self.swap_law.base_rate)}{others}", *(s.setting_in_words for s in self.steps)])
 

@@ -132,7 +132,7 @@ def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
     if data.persons is None or data.persons.height > MOST_PERSONS:
         return None
     rows, own = pl.Series(household_rows(data)), select(data.persons, list(plan.releases["persons"]))
-    return digest_name(held_digest(data.households.select(plan.exact_hold), own, rows))
+    return WITH_PERSONS + held_digest(data.households.select(plan.exact_hold), own, rows)
 
 
 def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
@@ -161,16 +161,6 @@ def _completed(table: str, columns: list[pl.Series], schema: dict[str, pl.DataTy
 MOST_PERSONS: Final = 5_000_000
 WITH_PERSONS: Final = "hold with persons, sha256 "
 _BLOCK: Final = 1 << 16
-
-
-def digest_name(digest: str) -> str:
-    """Return the name under which a digest stands in the column ``table`` of invariants.parquet."""
-    return f"{WITH_PERSONS}{digest}"
-
-
-def digest_named(table: str | None) -> str | None:
-    """Return the digest that stands in a name, or None if it is that of a table."""
-    return table.removeprefix(WITH_PERSONS) if table is not None and table.startswith(WITH_PERSONS) else None
 
 
 def held_digest(households: pl.DataFrame, persons: pl.DataFrame, rows: pl.Series) -> str:

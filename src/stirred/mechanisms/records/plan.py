@@ -107,7 +107,6 @@ class RecordPlan(Plan):
 
     @cached_property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the released columns, in the order of the files; those of persons that ``hold`` leaves out are not."""
         data, dropped = self.origin.data, {*self.dropped}
         released = (*self.hold, *self.origin.mechanism.swap)
         return {
@@ -160,7 +159,6 @@ class SwapPlan(RecordPlan):
 
     @property
     def unchanged(self) -> str:
-        """Say what is published exactly: the invariants, and the records that no swap can change."""
         count, figures = self.strata.exact_records, published_exactly(self.specification)
         if not count or self.perturbed:
             return figures
@@ -169,7 +167,6 @@ class SwapPlan(RecordPlan):
 
     @property
     def disturbed(self) -> str:
-        """Say which columns of how many records are expected to get other values."""
         strata, share = self.strata, self.strata.moved
         before = "".join(f"{name}: every record gets a randomised response; then " for name in self.perturbed)
         if strata.largest_live is None or share == 0:
@@ -190,7 +187,6 @@ class SwapPlan(RecordPlan):
 
     @property
     def also_promised(self) -> str:
-        """Say what holds between closer files; a function of the fewer invariants."""
         return " ".join(
             f"The loss of the specification is the one to rely on. Between files that moreover agree on {each.agreed} "
             f"it is at most {each.specification.budget.shown}. These counts are not published exactly: this release "
@@ -211,7 +207,6 @@ class SwapPlan(RecordPlan):
 
     @property
     def why_this_number(self) -> str:
-        """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
         own, epsilon, paper = self.own_loss, self.epsilon, self.paper_epsilon
         if self.strata.largest_live is None:
             return ""

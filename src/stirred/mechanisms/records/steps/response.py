@@ -80,7 +80,6 @@ class ResponseSettings(SwapSettings):
         return self.model_copy(update={"values": values})
 
     def law(self) -> PermutationLaw:
-        """Return the law of the swap; refuse a response that would change nothing, or who exchanges with whom."""
         if not self.values:
             remedy = f"add values, such as {self.mark('values', 'example')}"
             raise bad_plan("is needed", where="values", remedy=remedy)
@@ -102,7 +101,6 @@ class ResponseSettings(SwapSettings):
         return found
 
     def steps(self) -> tuple[Response]:
-        """Return the response; refuse values with which nothing can be perturbed."""
         change = probability(self.change, where="change")
         values = declared_texts(self.values, where="values")
         return (Response(respond=self.respond, values=values, change=change, on_swap=self.respond in self.swap),)
@@ -135,7 +133,6 @@ class Response(SwapStep):
 
     @property
     def outside(self) -> tuple[str, ...]:
-        """Return the variable of the response."""
         return (self.respond,)
 
     @property
@@ -145,7 +142,6 @@ class Response(SwapStep):
 
     @property
     def setting_in_words(self) -> str:
-        """Return how often the response changes a value."""
         return f", {self.respond} changed at {self.change}"
 
     @property
@@ -165,19 +161,16 @@ class Response(SwapStep):
 
     @property
     def columns_in_words(self) -> str:
-        """Say what strata.parquet has of it."""
         return f"the response on {self.respond}, its values and how often it changes"
 
     @property
     def done_in_words(self) -> tuple[str, ...]:
-        """Say what the response did."""
         return (
             f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
             f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
         )
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
-        """Yield that the variable is not released, values that are not declared, and ones that it cannot hold."""
         if self.respond not in released:
             of_persons = " of persons" if self.respond in data.person_variables else ""
             what = f'"{self.respond}"{of_persons} is no released column of households'
@@ -186,7 +179,6 @@ class Response(SwapStep):
         yield from undeclared(data.households[self.respond], self.values, source=data.household_source)
 
     def policy(self, policy: Policy, strata: Strata) -> Policy:
-        """Return the budget; ``strata`` are those of the file without the perturbed variable."""
         value = perturbed_before(policy.realised, self.loss, rest=policy.realised).one
         response = f"the response on {self.respond}, {len(self.values)} values changed with probability {self.change}"
         formula = f"the loss of {response}, and that of the swap of what is left without {self.respond}, {policy}"
@@ -195,7 +187,6 @@ class Response(SwapStep):
         return Derived(formula=formula, value=value, varies=True)
 
     def promised(self, specification: Specification, *, unit: str) -> Specification:
-        """Return the promise relative to what is left without the perturbed variable."""
         unpublished = Unpublished(figure=Margin(of=unit, variables=(self.respond,)))
         conditions = (
             f"the declared values of {self.respond} ({', '.join(self.values)}) and the probability of a "
@@ -210,7 +201,6 @@ class Response(SwapStep):
         )
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
-        """Return the plan with what the response changes, and the promise between closer files."""
         return replace(plan, further=(self._relative_to_both(swap, plan),))
 
     def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
@@ -236,7 +226,6 @@ class Response(SwapStep):
         )
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
-        """Return the file with the answers in place of the values."""
         column = data.households[self.respond]
         answered = respond(
             declared_codes(column, self.values),
@@ -293,12 +282,10 @@ class ResponseSwap(Swap):
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
-        """Return the settings with the codes that a codebook declares for the variable of the response."""
         assert isinstance(settings, ResponseSettings)
         return settings.with_codes(codebook, missing_as=missing_as)
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the variable of the response, where its values are the codes of this codebook."""
         variable = codebook.variable(self.respond)
         values = [value for value in self.values if value != MISSING_CODE]
         same = variable is not None and [*codebook.codes(variable.name)] == values
@@ -306,7 +293,6 @@ class ResponseSwap(Swap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         return (
             f"Response swapping: {self.respond} replaced by another of its {len(self.values)} declared values with "
             f"probability {self.change} in each record, then {', '.join(self.swap)} exchanged among {self.among} at "
@@ -343,18 +329,15 @@ class ResponseSwap(Swap):
         return ResponseLaw(**settings, on_swap=self.on_swap)  # type: ignore[arg-type]
 
     def law(self, dataset: Any) -> Law:
-        """Return the exact law for a small dataset of one stratum, as ``ResponseLaw`` describes it."""
         return self._law.of(dataset)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the invariants of small strata; the rest of the perturbed side differs, or not."""
         shapes = [("ab", "11"), ("ab", "12")]
         if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
             shapes += [("aab", "111"), ("abc", "112")]
         return [self._law.universe(other, rest) for other, rest in shapes]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one stratum."""
         first: Any = universe[0]
         sides = [self._law.sides(record) for record in first]
         other = "held" if self.on_swap else self.swap[0]

@@ -46,7 +46,6 @@ class TwoStageSettings(SwapSettings):
     rates: OtherRates = Field(default=[])
 
     def law(self) -> PermutationLaw:
-        """Return the law of the first stage; refuse a second one that is the same."""
         probability(self.fine_rate, where="fine_rate")
         if not self.fine_match:
             raise bad_plan(
@@ -57,7 +56,6 @@ class TwoStageSettings(SwapSettings):
         return law_by_match(self, member="two-stage")
 
     def steps(self) -> tuple[FinerSwap]:
-        """Return the second stage."""
         return (FinerSwap(match=(*self.match,), fine_match=(*self.fine_match,), fine_rate=_rate(self.fine_rate)),)
 
 
@@ -74,32 +72,26 @@ class FinerSwap(SwapStep):
 
     @property
     def matched(self) -> tuple[str, ...]:
-        """Return the variables that only this stage matches on."""
         return self.fine_match
 
     @property
     def setting_in_words(self) -> str:
-        """Return the rate."""
         return f", then {percent(self.fine_rate)}"
 
     @property
     def columns_in_words(self) -> str:
-        """Say what strata.parquet has of it."""
         return "what the second stage matches on, and its rate"
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Return what the second stage matches on, and its rate: the same in all coarse strata."""
         settings = {"fine_match": json.dumps(list(self.fine_match)), "fine_rate": str(self.fine_rate)}
         return {FINE_COLUMNS[name]: text for name, text in settings.items()}
 
     def promised(self, specification: Specification, *, unit: str) -> Specification:
-        """Return the same promise, with the theorem on two stages."""
         staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
         return replace(specification, theorem=(staged, *specification.theorem))
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
-        """Return the plan with the fine strata, the share that both stages move, and a promise between closer files."""
         fine = encode(plan.origin.data.households, [*self.match, *self.fine_match])
         sizes = count(fine.codes, groups=fine.count)
         coarse = np.zeros(fine.count, dtype=np.int64)
@@ -188,7 +180,6 @@ class TwoStageSwap(RatedSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         return (
             f"Two-stage swapping: {', '.join(self.swap)} exchanged among {self.among} at {self.at_rate}, then "
             f"among those with equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
@@ -196,14 +187,12 @@ class TwoStageSwap(RatedSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        """Return what the moments of its tables follow from: both stages."""
         coarse = super().cell_law
         if coarse is None:
             return None
         return replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
 
     def law(self, dataset: Any) -> Law:
-        """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
         second = PermutationLaw(rate=self.fine_rate)
         first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
         last = chained(first, stage(second.on_small, within=lambda match: match))
@@ -214,7 +203,6 @@ class TwoStageSwap(RatedSwap):
         return Law(outcomes)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small coarse strata, each of one to four fine strata."""
         files = (
             *(("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz")),
             ("1a2a3b4c", "wxyz"),
@@ -225,7 +213,6 @@ class TwoStageSwap(RatedSwap):
         ]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one coarse stratum."""
         first: Any = universe[0]
         columns = {
             "fine": [m for (m, _), _ in first],
