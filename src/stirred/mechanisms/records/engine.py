@@ -48,12 +48,12 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
-from stirred.mechanisms.records.doubts import ExpectedChange, empty_promise, similar_in_roles
+from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
 from stirred.mechanisms.records.files import record_files, swap_files
 from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
 from stirred.mechanisms.records.plan import SwapOrigin, SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import OWN_COLUMNS, Shares, Strata, SwapMargins, rate_for
+from stirred.mechanisms.records.strata import OWN_COLUMNS, Shares, Strata, rate_for
 from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -70,7 +70,6 @@ from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
 Values = npt.NDArray[np.uint32]
-_LEAST_SHARE: Final = 1 / 1_000  # see doubts.LEAST
 
 # The conditions of use that no code can enforce (docs/theory/conditions.md).
 ASSUMPTIONS: Final = (
@@ -457,15 +456,7 @@ class Swap(RecordSwap):
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
         """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
-        yield from empty_promise(plan, self.expected_change(plan))
-
-    def expected_change(self, plan: SwapPlan) -> ExpectedChange | None:
-        """Return what is expected to change; None where it depends on what is protected."""
-        if self.swap_law.protects_moves or self.unsaid is not None or plan.perturbed:
-            return None
-        records, share = plan.strata.margins.count, self.changed_where_live(plan.strata, plan.swap)
-        still = int(records[share < _LEAST_SHARE].sum())
-        return ExpectedChange(expected=float((records * share).sum()), still=still)
+        yield from empty_promise(plan, plan.expected_change)
 
     def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
         """Return for each value of each stratum the share of its records that change it, 0 in strata not live."""
@@ -481,7 +472,11 @@ class Swap(RecordSwap):
             raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
         if {*plan.perturbed} & {*self.swap}:
             return None
-        return by_area(plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap))
+        swap, margins, share = plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap)
+        records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
+        changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
+        own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
+        return pl.concat([swap.levels, own], how="horizontal")
 
     # ---- the release
 
@@ -647,11 +642,3 @@ def _bulk() -> Any:
     from stirred.mechanisms.records import bulk
 
     return bulk
-
-
-def by_area(swap: Coded, margins: SwapMargins, share: Shares) -> pl.DataFrame:
-    """Return for each combination of swap values its records, and the share of them that values of strata have."""
-    records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
-    changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
-    own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
-    return pl.concat([swap.levels, own], how="horizontal")

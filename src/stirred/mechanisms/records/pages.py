@@ -219,7 +219,7 @@ def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
     unchanged = f"{every} is published with all its values unchanged except {swapped}, exchanged among {among}."
     if plan.strata.moved is None:
         return Headline(unchanged=unchanged, disturbed=_moved_at_length(plan))
-    share, changed = percent(plan.strata.moved, digits=2), mechanism.expected_change(plan)
+    share, changed = percent(plan.strata.moved, digits=2), plan.expected_change
     true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
     kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
     told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
@@ -17,6 +17,8 @@ from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
+
+_LEAST_SHARE: Final = 1 / 1_000  # see doubts.LEAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,13 @@ def swap_budget(policy: PermutationSwapping | Derived, own: OwnLoss | None) -> B
         formula = f"the exact loss over all tables with the margins of each stratum at rate 1, for the others {policy}"
         return Budget(policy=Derived(formula=formula, value=own.bound, varies=True), paper_epsilon=paper)
     return Budget(policy=policy, paper_epsilon=paper)
+
+
+class ExpectedChange(NamedTuple):
+    """What a swap is expected to change: how many records get other values, and how many have hardly a chance to."""
+
+    expected: float
+    still: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +153,16 @@ class SwapPlan(RecordPlan):
 
     def counted(self, swap: Coded) -> SwapMargins:
         return RecordPlan.counted(self, swap) if self.perturbed else self.strata.margins
+
+    @cached_property
+    def expected_change(self) -> ExpectedChange | None:
+        """Return what is expected to change; None where it depends on what is protected."""
+        mechanism = self.origin.mechanism
+        if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
+            return None
+        records, share = self.strata.margins.count, mechanism.changed_where_live(self.strata, self.swap)
+        still = int(records[share < _LEAST_SHARE].sum())
+        return ExpectedChange(expected=float((records * share).sum()), still=still)
 
     @property
     def moved_get(self) -> str:

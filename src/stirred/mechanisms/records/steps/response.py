@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations, product
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
@@ -48,6 +48,8 @@ from stirred.spec.problems import Problem
 from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
 
+Value = str | int | bool
+
 
 class ResponseSettings(SwapSettings):
     """Which variable gets the response, and how likely another value is."""
@@ -57,7 +59,7 @@ class ResponseSettings(SwapSettings):
         description="The variable that gets a randomised response before the swap.",
         json_schema_extra={"example": "tenure"},
     )
-    values: list[str | int | bool] = Field(
+    values: list[Value] = Field(
         default=[],
         description="Every value that the variable may have; default the codes of the codebook.",
         json_schema_extra={"example": ["owned", "rented"]},
@@ -66,18 +68,6 @@ class ResponseSettings(SwapSettings):
         description="The probability that a value is replaced by another one.", json_schema_extra={"example": "1/10"}
     )
     rates: OtherRates = Field(default=[])
-
-    def with_codes(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the settings with the codes that a codebook declares for the variable, where no values are given."""
-        variable = codebook.variable(self.respond)
-        if self.values or variable is None:
-            return self
-        values: list[str | int | bool] = [*codebook.codes(variable.name)]
-        if variable.type == "true-false":
-            values = [True, False]
-        if missing_as == "code" and variable.missing and self.respond in {*self.match, *self.swap}:
-            values.append(MISSING_CODE)
-        return self.model_copy(update={"values": values})
 
     def law(self) -> PermutationLaw:
         if not self.values:
@@ -110,13 +100,6 @@ THEOREM: Final = (
     "R14, randomised response before a swap (docs/theory/swapping-family.md)",
     *(SHARP, f"Proposition 4 of {PAPER}"),
 )
-# Settings in the published table of strata, from which readers know the whole law.
-RESPONSE_COLUMNS: Final = {
-    "response": "stratum_response",
-    "on": "stratum_response_on",
-    "change": "stratum_response_change",
-    "values": "stratum_response_values",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +134,12 @@ class Response(SwapStep):
 
     @property
     def columns(self) -> Mapping[str, str]:
-        settings = {
-            "response": self.respond,
-            "on": "swap" if self.on_swap else "hold",
-            "change": str(self.change),
-            "values": json.dumps([*self.values], ensure_ascii=False),
+        return {
+            "stratum_response": self.respond,
+            "stratum_response_on": "swap" if self.on_swap else "hold",
+            "stratum_response_change": str(self.change),
+            "stratum_response_values": json.dumps([*self.values], ensure_ascii=False),
         }
-        return {RESPONSE_COLUMNS[name]: text for name, text in settings.items()}
 
     @property
     def columns_in_words(self) -> str:
@@ -212,27 +194,19 @@ class Response(SwapStep):
             f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
             f"{self.respond} have two values, the latter"
         )
-        multiverse = swap.multiverse(plan.hold, persons=plan.has_persons)
-        condition = (
-            f"the counts of {self.respond} are what the compared files agree on; the release neither keeps nor "
-            "publishes them"
-        )
         return FurtherPromise.of(
             "swap_flavor_epsilon",
-            plan.specification.with_flavor(multiverse=multiverse),
+            plan.specification.with_flavor(multiverse=swap.multiverse(plan.hold, persons=plan.has_persons)),
             Derived(formula=formula, value=value, varies=True),
             agreed=f"all counts of {self.respond} that a plain swap would publish",
-            condition=condition,
+            condition=f"the counts of {self.respond} are what the compared files agree on; the release neither keeps "
+            "nor publishes them",
         )
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
-        column = data.households[self.respond]
-        answered = respond(
-            declared_codes(column, self.values),
-            values=len(self.values),
-            change=self.change,
-            entropy=entropy.child("response"),
-        )
+        column, values = data.households[self.respond], len(self.values)
+        truth = declared_codes(column, self.values)
+        answered = respond(truth, values=values, change=self.change, entropy=entropy.child("response"))
         perturbed = data.households.with_columns(declared_column(column, self.values, answered))
         return replace(data, households=perturbed, checked=False)
 
@@ -283,7 +257,13 @@ class ResponseSwap(Swap):
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
         assert isinstance(settings, ResponseSettings)
-        return settings.with_codes(codebook, missing_as=missing_as)
+        variable = codebook.variable(settings.respond)
+        if settings.values or variable is None:
+            return settings
+        codes: list[Value] = [True, False] if variable.type == "true-false" else [*codebook.codes(variable.name)]
+        if missing_as == "code" and variable.missing and settings.respond in {*settings.match, *settings.swap}:
+            codes.append(MISSING_CODE)
+        return settings.model_copy(update={"values": codes})
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
         variable = codebook.variable(self.respond)
@@ -325,8 +305,7 @@ class ResponseSwap(Swap):
 
     @property
     def _law(self) -> ResponseLaw:
-        settings = {"values": self.values, "change": self.change, "rate": self.swap_law.rate}
-        return ResponseLaw(**settings, on_swap=self.on_swap)  # type: ignore[arg-type]
+        return ResponseLaw(values=self.values, change=self.change, rate=self.swap_law.rate, on_swap=self.on_swap)
 
     def law(self, dataset: Any) -> Law:
         return self._law.of(dataset)
@@ -391,11 +370,8 @@ class ResponseLaw:
     def of(self, dataset: Any) -> Law:
         """Return the law of the released table."""
         rows = tuple((*side, other) for side, other in map(self.sides, dataset))
-        return chained(response(self.values, change=self.change, place=1)(rows), self._swapped)
-
-    @property
-    def _swapped(self) -> Callable[[Any], Law]:
-        return lambda rows: psa_law([self._pair((g, v), o) for g, v, o in rows], rate=self.rate)
+        answered = response(self.values, change=self.change, place=1)(rows)
+        return chained(answered, lambda file: psa_law([self._pair((g, v), o) for g, v, o in file], rate=self.rate))
 
     def sides(self, record: Any) -> tuple[Any, Any]:
         """Return the perturbed side of a (hold, swap) pair, and the other one."""
@@ -418,9 +394,6 @@ class ResponseLaw:
             for drawn in product(self.values, repeat=len(other))
         }
         return sorted(tables)
-
-
-Value = str | int | bool
 
 
 def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:

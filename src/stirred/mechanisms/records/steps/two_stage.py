@@ -56,7 +56,8 @@ class TwoStageSettings(SwapSettings):
         return law_by_match(self, member="two-stage")
 
     def steps(self) -> tuple[FinerSwap]:
-        return (FinerSwap(match=(*self.match,), fine_match=(*self.fine_match,), fine_rate=_rate(self.fine_rate)),)
+        rate = probability(self.fine_rate, where="fine_rate")
+        return (FinerSwap(match=(*self.match,), fine_match=(*self.fine_match,), fine_rate=rate),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,8 @@ class FinerSwap(SwapStep):
 
     @property
     def columns(self) -> Mapping[str, str]:
-        settings = {"fine_match": json.dumps(list(self.fine_match)), "fine_rate": str(self.fine_rate)}
-        return {FINE_COLUMNS[name]: text for name, text in settings.items()}
+        match = json.dumps(list(self.fine_match))
+        return {FINE_COLUMNS["fine_match"]: match, FINE_COLUMNS["fine_rate"]: str(self.fine_rate)}
 
     def promised(self, specification: Specification, *, unit: str) -> Specification:
         staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
@@ -139,10 +140,6 @@ class FinerSwap(SwapStep):
         swap_in_place(plan.fine.codes, swapped, rates=rates, entropy=own, threads=threads, progress=progress)
 
 
-def _rate(given: Any) -> Fraction:
-    return probability(given, where="fine_rate")
-
-
 class TwoStageSwap(RatedSwap):
     """Permutation swapping among records of equal ``match`` values, then once more among those equal on more.
 
@@ -188,11 +185,10 @@ class TwoStageSwap(RatedSwap):
     @property
     def cell_law(self) -> SwapCellLaw | None:
         coarse = super().cell_law
-        if coarse is None:
-            return None
-        return replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
+        return coarse and replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
 
     def law(self, dataset: Any) -> Law:
+        """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
         second = PermutationLaw(rate=self.fine_rate)
         first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
         last = chained(first, stage(second.on_small, within=lambda match: match))
