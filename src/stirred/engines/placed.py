@@ -27,15 +27,26 @@ _PLACE: Final = "__place"
 
 
 class TablePiece(Protocol):
-    """Some rows of a table, after the ``first``, which any machine can read."""
+    """Some rows of a table that any machine can read."""
 
     @property
-    def first(self) -> int: ...  # noqa: D102
+    def first(self) -> int:
+        """Return how many rows of the table come before."""
+        ...
+
     @property
-    def rows(self) -> int: ...  # noqa: D102
+    def rows(self) -> int:
+        """Return how many rows it has."""
+        ...
+
     @property
-    def slice(self) -> slice: ...  # noqa: D102
-    def read(self, schema: Any) -> pl.DataFrame: ...  # noqa: D102
+    def slice(self) -> slice:
+        """Return its rows of the table."""
+        ...
+
+    def read(self, schema: Any) -> pl.DataFrame:
+        """Return these columns with these types."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ from stirred.mechanisms.records.files import record_files, swap_files
 from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
 from stirred.mechanisms.records.plan import SwapOrigin, SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import OWN_COLUMNS, Shares, Strata, rate_for
+from stirred.mechanisms.records.strata import Shares, Strata, rate_for
 from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -560,21 +560,10 @@ class Swap(RecordSwap):
     def stratum_law(self) -> str:
         return self.swap_law.stratum_law
 
-    @property
-    def stratum_columns(self) -> tuple[str, ...]:
-        """Return what ``strata.parquet`` has beside the match values."""
-        return (*OWN_COLUMNS, *self.law_columns)
-
     def strata_table(self, strata: Strata) -> pl.DataFrame:
         """Return the strata as they are published, with the settings a reader needs to know the law."""
         settings = [pl.lit(text).alias(name) for name, text in self.law_columns.items()]
         return strata.frame(self.stratum_law).with_columns(settings)
-
-    @property
-    def strata_in_words(self) -> str:
-        """Say what strata.parquet has."""
-        own = "match values, records, whether there is anything to swap, rate, expected share moved"
-        return "; ".join([own, *(step.columns_in_words for step in self.steps)])
 
     def verify_exact(self, data: Microdata, plan: SwapPlan, written: Written) -> list[Check]:
         from stirred.mechanisms.records.evidence import verify_fixed

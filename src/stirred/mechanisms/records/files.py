@@ -19,6 +19,7 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile, ReleasedColumns
 from stirred.mechanisms.records.plan import SwapPlan
+from stirred.mechanisms.records.strata import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from stirred.mechanisms.records.engine import Swap
@@ -69,11 +70,12 @@ def swap_files(
         in_parts=plan is not None and not plan.perturbed and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
         make=None if data is None or plan is None else partial(invariant_tables, data, plan),
     )
+    own = "match values, records, whether there is anything to swap, rate, expected share moved"
     strata = PublicFile(
         name="strata",
         kind="side",
-        columns=(*(name for name in mechanism.match if name in exact), *mechanism.stratum_columns),
-        words=mechanism.strata_in_words,
+        columns=(*(name for name in mechanism.match if name in exact), *OWN_COLUMNS, *mechanism.law_columns),
+        words="; ".join([own, *(step.columns_in_words for step in mechanism.steps)]),
         make=None if plan is None else lambda: [mechanism.strata_table(plan.strata)],
     )
     return [*record_files(released, data, swap=mechanism.swap, others=mechanism.outside), invariants, strata]

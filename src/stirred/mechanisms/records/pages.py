@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from stirred.data.microdata import Microdata
     from stirred.mechanisms.records.engine import Swap
     from stirred.mechanisms.records.plan import SwapPlan
-    from stirred.mechanisms.records.strata import Strata
+    from stirred.mechanisms.records.strata import Strata, StratumRow
 
 
 UNDO: Final = "stirred unswap TABLE.csv --bundle DIR --out FILE.csv"
 NOTHING_SWAPPED: Final = "Nothing was swapped: every count is exact, and the file is published as it is."
-COUNTED: Final = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
 _RATES: Final = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
 _STRATA_SHOWN: Final = 40
 _NAMES_SHOWN: Final = 3
@@ -68,7 +67,7 @@ def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
         ),
         Fact(
             label="largest",
-            sentence=_with_values(strata, largest.values, largest.records) if largest else "none is live",
+            sentence=_with_values(strata, largest) if largest else "none is live",
             values={"largest_live_stratum": largest.records if largest else 0},
         ),
         _moved(plan),
@@ -82,9 +81,13 @@ def _loss(name: str, loss: Exact) -> dict[str, Any]:
     return {name: number_out(loss), f"{name}_exact": str(loss)}
 
 
-def _with_values(strata: Strata, values: Sequence[object], records: int) -> str:
-    named = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, values, strict=True))
-    return number(records, "record") + (f" ({named})" if named else "")
+def _match_values(strata: Strata, stratum: StratumRow) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
+
+
+def _with_values(strata: Strata, stratum: StratumRow) -> str:
+    named = _match_values(strata, stratum)
+    return number(stratum.records, "record") + (f" ({named})" if named else "")
 
 
 def _moved(plan: SwapPlan) -> Fact:
@@ -113,7 +116,7 @@ def _decisive(plan: SwapPlan) -> list[Fact]:
     """Say which stratum sets the loss, where rates differ."""
     if (stratum := plan.decisive) is None:
         return []
-    values = ", ".join(f"{k} = {v}" for k, v in zip(plan.strata.match, stratum.values, strict=True)) or "all records"
+    values = _match_values(plan.strata, stratum) or "all records"
     sentence = f"{values}: {number(stratum.records, 'record')} at rate {stratum.rates}"
     return [Fact(label="loss set by", sentence=sentence)]
 
@@ -173,7 +176,7 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
 def reading_tables(mechanism: Swap, plan: SwapPlan) -> list[str]:
     """Say where tables come from, and how to undo their bias."""
     undo = "" if nothing_swapped(plan) else correction_in_words(mechanism, plan)
-    return [COUNTED, *([undo] if undo else [])]
+    return [*Mechanism.reading_tables(mechanism, plan), *([undo] if undo else [])]
 
 
 def crossed_with(plan: SwapPlan) -> str:
