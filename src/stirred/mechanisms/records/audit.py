@@ -14,8 +14,9 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, as_text, issued_anew, rows_of, same_cells
 from stirred.data.codes import tells_records_apart
+from stirred.data.held_digest import held_digest
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.records.files import MOST_PERSONS, WITH_PERSONS, held_digest
+from stirred.mechanisms.records.files import MOST_PERSONS, WITH_PERSONS
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
