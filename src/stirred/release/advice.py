@@ -144,7 +144,7 @@ def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
     plan = swap.plan(data, doubts=False)
-    if plan.universe.imputed is not None:
+    if plan.origin.mechanism.imputed_flag is not None:
         raise bad_plan(
             "the other members do not leave imputed records out",
             where="imputed",
@@ -185,7 +185,7 @@ def stronger(mechanism: Any, plan: Any) -> StrongerMember | None:
     All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
     where whom a swap changes is protected, or where so many margins would take minutes.
     """
-    if mechanism.name not in registry.family() or plan.universe.imputed is not None or plan.perturbed:
+    if mechanism.name not in registry.family() or plan.origin.mechanism.imputed_flag is not None or plan.perturbed:
         return None
     try:
         areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None

@@ -192,8 +192,8 @@ def _candidate(plan: Any, geography: Hierarchy, *, epsilon: Exact | None) -> Can
     if epsilon is not None and size and epsilon > least:
         reaching = rate_not_above(epsilon, largest_stratum=size, bound="sharp")
     return Candidate(
-        match=plan.universe.match,
-        swap=plan.universe.swap,
+        match=plan.match,
+        swap=plan.exact_swap,
         strata=strata.count,
         live=int(strata.live.sum()),
         largest=size,

@@ -14,14 +14,15 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, as_text, issued_anew, rows_of, same_cells
 from stirred.data.codes import tells_records_apart
+from stirred.data.held_digest import held_digest
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.records.files import MOST_PERSONS, digest_named, held_digest
+from stirred.mechanisms.records.files import MOST_PERSONS, WITH_PERSONS
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
 from stirred.spec.domain import after_imputation
 from stirred.spec.given_numbers import probability
-from stirred.spec.invariant import Invariant, Margin
+from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import StirredError
 from stirred.spec.pull_back import pull_back
@@ -29,33 +30,34 @@ from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.mechanisms.records.engine import Swap
-if TYPE_CHECKING:
-    from stirred.mechanisms.records.engine import Swap
-
 
 _INVARIANTS: Final = "public/invariants.parquet"
 
 
-def audit_records(bundle: BundleFiles, mechanism: Swap | None, disturbed: Sequence[str], found: Findings) -> None:
-    """Check everything that a swap says of its released records; None is a swap whose settings are not known in full.
-
-    ``disturbed`` are released variables that no invariant fixes.
-    """
-    data = bundle.data
+def audit_records(bundle: BundleFiles, mechanism: Swap | None, found: Findings) -> None:
+    """Check all that a swap says of its released records; None is a swap whose settings are not known in full."""
+    data, persons = bundle.data, bundle.persons
     if data is None:
         return
     margins = [m for m in bundle.specification.multiverse.invariants if isinstance(m, Margin)]
     digest = _audit_invariants(bundle, margins, data, found)
-    known = {*disturbed, *(variable for margin in margins for variable in margin.variables)}
+    fixed = {variable for margin in margins for variable in margin.variables}
+    known = fixed | ({*mechanism.outside} if mechanism else set())
     ids = _identifiers(data, known, found)
-    if bundle.strata is not None and (bundle.persons is not None or not bundle.has_persons):
-        audit_promise(bundle, data, ids, mechanism, found)
-    if bundle.persons is not None:
-        if digest is None:
-            _no_digest(bundle, bundle.persons, found)
-        # What was held are the columns of the last table of the invariants.
-        held = [name for name in data.columns if margins and name in margins[-1].variables]
-        audit_persons(bundle.persons, data, ids, held, digest, found)
+    if bundle.strata is not None and (persons is not None or not bundle.has_persons):
+        _audit_promise(bundle, data, ids, mechanism, found)
+    if persons is None:
+        return
+    if digest is None and bundle.same_version and persons.height <= MOST_PERSONS:
+        found.bad("the checksum of the hold table with persons is missing", where=_INVARIANTS)
+    elif digest is None:
+        found.unchecked.append(
+            "whether the persons are those of the input: invariants.parquet has the variables of households only, and "
+            "no checksum of what they hold with their persons"
+        )
+    # What was held are the columns of the last table of the invariants.
+    held = [name for name in data.columns if margins and name in margins[-1].variables]
+    _audit_persons(persons, data, ids, held, digest, found)
 
 
 def _audit_invariants(
@@ -73,8 +75,8 @@ def _audit_invariants(
     if extra := [name for name in published.columns if name not in known]:
         found.bad(f"{', '.join(extra)} is in no table that the specification fixes", where=_INVARIANTS)
     tables = published["table"].unique(maintain_order=True).to_list()
-    digests = [digest for name in tables if (digest := digest_named(name)) is not None]
-    names = [name for name in tables if digest_named(name) is None]
+    digests = [name.removeprefix(WITH_PERSONS) for name in tables if name and name.startswith(WITH_PERSONS)]
+    names = [name for name in tables if not name or not name.startswith(WITH_PERSONS)]
     if len(margins) != len(names):
         found.bad(f"the specification fixes {len(margins)} tables and {len(names)} are published", where=_INVARIANTS)
     for name, margin in zip(names, margins, strict=False):
@@ -99,33 +101,18 @@ def _identifiers(data: pl.DataFrame, known: set[str], found: Findings) -> list[s
     """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order."""
     extra = [name for name in data.columns if name not in known]
     for name in extra:
-        if wrong := _not_issued_anew(data[name]):
-            found.bad(f'"{name}" is in no invariant and {wrong}', where="public/data")
+        column, numbers = data[name], f"1 to {data.height:,}"
+        if issued_anew(column):
+            found.checks.append(f'identifiers "{name}" are {numbers}')
+            continue
+        if issued_anew(column.cast(pl.Int64, strict=False).sort()):
+            wrong = f"is {numbers} in another order than the rows: the rows were put in another order"
+        elif tells_records_apart(column):
+            wrong = f"is not {numbers}: an old identifier tells records apart"
         else:
-            found.checks.append(f'identifiers "{name}" are 1 to {data.height:,}')
+            wrong = "is no new identifier: the specification says nothing about it"
+        found.bad(f'"{name}" is in no invariant and {wrong}', where="public/data")
     return extra
-
-
-def _not_issued_anew(column: pl.Series) -> str | None:
-    """Return what is wrong with a column that should be 1, 2, ... in the released order."""
-    if issued_anew(column):
-        return None
-    if issued_anew(column.cast(pl.Int64, strict=False).sort()):
-        return f"is 1 to {len(column):,} in another order than the rows: the rows were put in another order"
-    if tells_records_apart(column):
-        return f"is not 1 to {len(column):,}: an old identifier tells records apart"
-    return "is no new identifier: the specification says nothing about it"
-
-
-def _no_digest(bundle: BundleFiles, persons: pl.DataFrame, found: Findings) -> None:
-    """Say that nothing is published with which the persons could be compared; where it should be, that is wrong."""
-    if bundle.same_version and persons.height <= MOST_PERSONS:
-        found.bad("the checksum of the hold table with persons is missing", where=_INVARIANTS)
-        return
-    found.unchecked.append(
-        "whether the persons are those of the input: invariants.parquet has the variables of households only, and no "
-        "checksum of what they hold with their persons"
-    )
 
 
 _WHERE: Final = "public/persons"
@@ -133,7 +120,7 @@ _WHERE: Final = "public/persons"
 _PERSONS_COMPARED: Final = 5_000_000
 
 
-def audit_persons(
+def _audit_persons(
     persons: pl.DataFrame,
     households: pl.DataFrame,
     ids: Sequence[str],
@@ -215,7 +202,7 @@ _SHARE: Final = "stratum_expected_share_moved"
 _SAME_SHARE: Final = 1e-9
 
 
-def audit_promise(
+def _audit_promise(
     bundle: BundleFiles, data: pl.DataFrame, ids: Sequence[str], mechanism: Swap | None, found: Findings
 ) -> None:
     """Plan the released files again and compare specification and strata; where that is not done, say so.
@@ -223,12 +210,9 @@ def audit_promise(
     ``ids`` are the columns of ``data`` that no invariant has.
     """
     assert bundle.strata is not None
-    reason = None
-    if mechanism is None:
-        reason = "the public files do not tell enough of the mechanism"
-    elif data.height > MOST_RECORDS:
-        reason = f"there are more than {MOST_RECORDS:,} records"
-    if mechanism is None or reason is not None:
+    if mechanism is None or data.height > MOST_RECORDS:
+        too_many = f"there are more than {MOST_RECORDS:,} records"
+        reason = too_many if mechanism else "the public files do not tell enough of the mechanism"
         found.unchecked.append(f"the budget and which strata are live, computed anew: {reason}")
         _audit_by_strata(data, bundle.specification, bundle.strata, found)
         return
@@ -265,9 +249,12 @@ def _microdata(bundle: BundleFiles, data: pl.DataFrame, ids: Sequence[str]) -> M
 
 
 def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Swap, found: Findings) -> None:
+    """Compare the published promise with the one computed anew; every fact that differs is a finding."""
     published = bundle.specification
-    computed = _about_columns(published, again)
-    if not same_promise(bundle, computed, mechanism, found, gives="the released file gives"):
+    differences = [*_differences(bundle, _computed(bundle, again, mechanism))]
+    for block, said, other in differences:
+        found.bad(f"it says {said}, and the released file gives {other}", where=f"{_SPECIFICATION} {block}")
+    if differences:
         return
     largest = again.strata.largest_live
     size = "no stratum has anything to swap" if largest is None else f"largest live stratum {largest.records:,} records"
@@ -280,65 +267,40 @@ def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Swap, 
         found.unchecked.append("assumptions and theorems in the specification: another version of stirred wrote them")
 
 
-def same_promise(bundle: BundleFiles, computed: Specification, mechanism: Swap, found: Findings, *, gives: str) -> bool:
-    """Say whether the published promise is the one computed anew; every fact that differs is a finding."""
+def _computed(bundle: BundleFiles, again: SwapPlan, mechanism: Swap) -> Specification:
+    """Return the promise computed anew, with what no released file shows: columns that were dropped, stage and name.
+
+    The stage is that of the plan; without a plan that states one, that of the specification itself is believed.
+    """
+    published, computed = bundle.specification, again.specification
+    stated = published.domain.columns
+    if stated and {n for n in stated if not n.startswith("person ")} == {*again.hold, *mechanism.swap}:
+        computed = computed.with_flavor(domain=replace(computed.domain, columns=stated))
     computed = pull_back(computed, prepared=bundle.prepared).specification
     computed = with_accepted_names(computed, bundle.accepted)
-    differences = [*_differences(bundle, _at_stage(bundle, computed, mechanism))]
-    for block, said, other in differences:
-        found.bad(f"it says {said}, and {gives} {other}", where=f"{_SPECIFICATION} {block}")
-    return not differences
-
-
-def _at_stage(bundle: BundleFiles, computed: Specification, mechanism: Swap) -> Specification:
-    """Return the promise computed anew at the stage that the plan states; no released file shows it.
-
-    Without a plan that states one, the stage of the specification itself is believed.
-    """
-    published = bundle.specification
-    stage, said = published.domain.stage, published.input_premetric.post_imputation
+    stage, after = published.domain.stage, published.input_premetric.post_imputation
     if bundle.stage is not None:
-        stage, stated = bundle.stage
-        said = after_imputation(stage, stated, flag=mechanism.imputed_flag)
-    return computed.with_flavor(
-        domain=replace(computed.domain, stage=stage),
-        input_premetric=replace(computed.input_premetric, post_imputation=said),
-    )
-
-
-def _about_columns(published: Specification, again: SwapPlan) -> Specification:
-    """Return the promise computed anew, about the released columns of a file that may have had others."""
-    computed, stated = again.specification, published.domain.columns
-    of_records = {*again.universe.hold, *again.universe.swap}
-    if stated and {name for name in stated if not name.startswith("person ")} == of_records:
-        return computed.with_flavor(domain=replace(computed.domain, columns=stated))
-    return computed
+        stage, said = bundle.stage
+        after = after_imputation(stage, said, flag=mechanism.imputed_flag)
+    domain = replace(computed.domain, stage=stage, identity=published.domain.identity)
+    if bundle.source is None:
+        domain = replace(domain, name=published.domain.name, dataset=published.domain.dataset)
+    elif domain.dataset in published.domain.dataset:  # earlier versions said more around these words
+        domain = replace(domain, dataset=published.domain.dataset)
+    return computed.with_flavor(domain=domain, input_premetric=replace(computed.input_premetric, post_imputation=after))
 
 
 def _differences(bundle: BundleFiles, again: Specification) -> Iterator[tuple[str, str, str]]:
     """Yield each fact that differs, with what is said and what was computed."""
     published = bundle.specification
-    domain = replace(again.domain, identity=published.domain.identity)
-    if bundle.source is None:
-        domain = replace(domain, name=published.domain.name, dataset=published.domain.dataset)
-    elif domain.dataset in published.domain.dataset:  # earlier versions said more around these words
-        domain = replace(domain, dataset=published.domain.dataset)
-    blocks: list[tuple[str, Any, Any]] = [
-        ("domain", published.domain, domain),
-        ("multiverse", _plain(published.multiverse), _plain(again.multiverse)),
-        ("input_premetric", published.input_premetric, again.input_premetric),
-        ("output_premetric", published.output_premetric, again.output_premetric),
-    ]
-    for block, said, computed in blocks:
+    for block in ("domain", "multiverse", "input_premetric", "output_premetric"):
+        said, computed = (_plain(getattr(each, block)) for each in (published, again))
         for fact in fields(said):
             if fact.name == "consequences" and not said.consequences and not bundle.same_version:
                 continue  # earlier versions of stirred did not write them down
             yield from _difference(f"{block} {fact.name}", getattr(said, fact.name), getattr(computed, fact.name))
-    yield from _difference("settings_from", published.settings_from, again.settings_from)
-    if bundle.same_version:
-        yield from _difference("assumptions", published.assumptions, again.assumptions)
-        yield from _difference("theorem", published.theorem, again.theorem)
-        yield from _difference("relies_on", published.relies_on, again.relies_on)
+    for name in ("settings_from", *(("assumptions", "theorem", "relies_on") if bundle.same_version else ())):
+        yield from _difference(name, getattr(published, name), getattr(again, name))
     if not _same_budget(published.budget, again.budget, words=bundle.same_version):
         yield "budget", _in_words(published.budget), _in_words(again.budget)
 
@@ -353,15 +315,15 @@ def _difference(name: str, said: Any, computed: Any) -> Iterator[tuple[str, str,
     yield name, f"{said}", f"{computed}"
 
 
-def _plain(multiverse: Multiverse) -> Multiverse:
-    """Return a multiverse without hierarchies, its variables in one order."""
-
-    def ordered(invariant: Invariant) -> Invariant:
-        if not isinstance(invariant, Margin):
-            return invariant
-        return replace(invariant, variables=tuple(sorted(invariant.variables)))
-
-    return replace(multiverse, invariants=tuple(map(ordered, multiverse.invariants)), hierarchies=())
+def _plain(block: Any) -> Any:
+    """Return a multiverse without hierarchies, its variables in one order; any other block as it is."""
+    if not isinstance(block, Multiverse):
+        return block
+    invariants = (
+        replace(each, variables=tuple(sorted(each.variables))) if isinstance(each, Margin) else each
+        for each in block.invariants
+    )
+    return replace(block, invariants=tuple(invariants), hierarchies=())
 
 
 def _same_budget(published: Budget, again: Budget, *, words: bool) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from stirred.data.codes import Coded
 from stirred.data.record_doubts import similar_values
-from stirred.mechanisms.records.plan import SwapPlan
+from stirred.mechanisms.records.plan import ExpectedChange, SwapPlan
 from stirred.mechanisms.records.strata import Strata
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.number_text import percent
@@ -35,14 +34,6 @@ def no_bound(when: str) -> Doubt:
     """Return the doubt about an infinite loss."""
     what = f"{when} nothing is promised: epsilon is infinite"
     return nothing_promised(what, remedy="choose a rate above 0 and below 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedChange:
-    """What a swap is expected to change: how many records get other values, and how many have hardly a chance to."""
-
-    expected: float
-    still: int
 
 
 def empty_promise(plan: SwapPlan, changed: ExpectedChange | None = None) -> Iterator[Doubt]:

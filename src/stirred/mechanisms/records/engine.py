@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
@@ -48,14 +48,15 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
-from stirred.mechanisms.records.doubts import ExpectedChange, empty_promise, similar_in_roles
+from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
 from stirred.mechanisms.records.files import record_files, swap_files
 from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
-from stirred.mechanisms.records.plan import SwapOrigin, SwapPlan, SwapUniverse
+from stirred.mechanisms.records.plan import SwapOrigin, SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import OWN_COLUMNS, Shares, Strata, SwapMargins, rate_for
+from stirred.mechanisms.records.strata import Shares, Strata, rate_for
 from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
 from stirred.randomness.entropy import Entropy
+from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -69,7 +70,6 @@ from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
 Values = npt.NDArray[np.uint32]
-_LEAST_SHARE: Final = 1 / 1_000  # see doubts.LEAST
 
 # The conditions of use that no code can enforce (docs/theory/conditions.md).
 ASSUMPTIONS: Final = (
@@ -118,7 +118,6 @@ class RecordSwap(SettingsMechanism):
             object.__setattr__(self, name, value)
 
     def with_settings(self, **changed: Any) -> Self:
-        """Return the same swap with some settings changed."""
         return type(self)(self.settings, threads=self.threads, engine=self.engine, **changed)
 
     def __getattr__(self, name: str) -> Any:
@@ -140,12 +139,10 @@ class RecordSwap(SettingsMechanism):
 
     @property
     def areas(self) -> tuple[str, ...]:
-        """Return the swap variables."""
         return self.swap
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
-        """Return the swap variables: released records are grouped by them, and otherwise in random order."""
         return self.swap
 
     # ---- the plan
@@ -163,7 +160,6 @@ class RecordSwap(SettingsMechanism):
         """Yield everything that speaks against releasing a file with this plan."""
 
     def check(self, data: Any) -> None:
-        """Raise all problems of a file's columns with these settings; nothing is computed."""
         self._roles(self._narrowed(as_microdata(data)))
 
     def _narrowed(self, data: Microdata) -> Microdata:
@@ -178,14 +174,14 @@ class RecordSwap(SettingsMechanism):
         """
         microdata = as_microdata(data)
         narrowed = self._narrowed(microdata)
-        plan = self._prepare(narrowed, self._roles(narrowed), origin=SwapOrigin(mechanism=self, data=microdata))
-        if not doubts:
-            return plan
-        return replace(plan, origin=replace(plan.origin, doubts=tuple(self._doubts(narrowed, plan))))
+        plan = self._prepare(narrowed, self._roles(narrowed), origin=SwapOrigin(self, microdata))
+        return self._doubting(plan, self._doubts(narrowed, plan)) if doubts else plan
+
+    def _doubting(self, plan: Any, doubts: Iterable[Doubt]) -> Any:
+        return replace(plan, origin=replace(plan.origin, doubts=tuple(doubts)))
 
     def for_sampling(self, plan: Any) -> Any:
-        """Return a plan by which the law of a swap is tested, on files that a release would refuse."""
-        return replace(plan, origin=replace(plan.origin, doubts=(SAMPLED,)))
+        return self._doubting(plan, [SAMPLED])
 
     # ---- the release
 
@@ -234,7 +230,6 @@ class RecordSwap(SettingsMechanism):
     # ---- the files and what is checked of them
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
-        """Return the records, and the persons in them."""
         return record_files(released, data, swap=self.swap, others=self.outside)
 
     @property
@@ -243,7 +238,6 @@ class RecordSwap(SettingsMechanism):
         return ()
 
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-        """Compare the written records with the confidential input."""
         from stirred.mechanisms.records.evidence import verify_swap
 
         return verify_swap(data, plan, release, written, own=self._own_checks(plan, release))
@@ -253,11 +247,9 @@ class RecordSwap(SettingsMechanism):
         return []
 
     def law(self, dataset: Any) -> Law:
-        """Return the exact law of the swapped table for a small dataset."""
         return cast(Law, self.swap_law.on_small(dataset))
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
         return [tables_with_margins(hold, swap) for hold, swap in self.swap_law.audited]
 
 
@@ -289,17 +281,15 @@ class Swap(RecordSwap):
 
     # ---- roles
 
-    @property
+    @cached_property
     def match(self) -> tuple[str, ...]:
-        """Return the variables that exchanging records share."""
         return tuple(self.settings.match)
 
-    @property
+    @cached_property
     def swap(self) -> tuple[str, ...]:
-        """Return the variables that are exchanged, all together."""
         return tuple(self.settings.swap)
 
-    @property
+    @cached_property
     def hold(self) -> tuple[str, ...] | None:
         """Return the variables to release besides, or None where that is everything else."""
         return None if self.settings.hold is None else tuple(self.settings.hold)
@@ -309,14 +299,12 @@ class Swap(RecordSwap):
         """Return all variables that any exchange matches on; they are held."""
         return (*self.match, *(name for step in self.steps for name in step.matched))
 
-    @property
+    @cached_property
     def outside(self) -> tuple[str, ...]:
-        """Return the released variables that steps change: no invariant fixes them."""
         return tuple(name for step in self.steps for name in step.outside)
 
     @property
     def coded_columns(self) -> tuple[str, ...]:
-        """Return the match and swap variables: a missing value there is a code, or refused."""
         return (*self.matched, *self.swap)
 
     @property
@@ -335,7 +323,6 @@ class Swap(RecordSwap):
         return None
 
     def _narrowed(self, data: Microdata) -> Microdata:
-        """Return the data with only those person columns that an explicit ``hold`` names."""
         if self.hold is None or data.persons is None:
             return data
         return replace(data, keep_persons=self.hold)
@@ -357,7 +344,6 @@ class Swap(RecordSwap):
     # ---- the plan
 
     def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> SwapPlan:
-        """Return strata, loss and promise for a file whose columns have these roles."""
         law, outside = self.swap_law, {*self.outside}
         swap = encode(data.households, [name for name in self.swap if name not in outside])
         # Match variables are equal inside a stratum and can tell no records apart.
@@ -368,110 +354,95 @@ class Swap(RecordSwap):
         if outside:
             # Not even which strata are live may look at these variables: under the promise they could be anything.
             strata = find(swap=None if outside & {*self.swap} else swap, held=None if outside & {*roles.hold} else held)
-        policy = reduce(lambda known, step: step.policy(known, exposed), self.steps, law.policy(exposed, swap))
-        universe = SwapUniverse(
-            policy=policy,
-            own=None if self.steps else law.own_loss(strata, swap=swap, held=held),
-            untouched=0 if outside else found.exact_records,
-            records=data.households.height,
-            match=self.match,
-            swap=self.swap,
-            hold=roles.hold,
-            persons=data.persons is not None,
-            name=data.name,
-            columns=roles.columns,
-            stage=data.stage,
-            post_imputation=after_imputation(data.stage, data.post_imputation, flag=self.imputed_flag),
-            imputed=self.imputed_flag,
-        )
         if self.engine is not None:
             _bulk().check_blocks(self.engine, strata)
-        moved = strata.with_shares(law.moved(strata, swap))
+        policy = reduce(lambda known, step: step.policy(known, exposed), self.steps, law.policy(exposed, swap))
+        own = None if self.steps else law.own_loss(strata, swap=swap, held=held)
+        untouched = 0 if outside else found.exact_records
         plan = SwapPlan(
-            specification=self.specification(universe),
-            strata=moved,
+            specification=self._specification(data, roles, swap_budget(policy, own), untouched=untouched),
+            strata=strata.with_shares(law.moved(strata, swap)),
             exposed=exposed,
             hold=roles.hold,
             dropped=roles.dropped,
-            universe=universe,
+            own_loss=own,
             swap=swap,
             coded=strata.coded,
             origin=origin,
-            perturbed=self.outside,
-            moved_get=law.moved_get,
-            decisive=law.decisive(exposed if self.outside else moved),
         )
         return reduce(lambda known, step: step.planned(self, known), self.steps, plan)
 
-    def specification(self, universe: SwapUniverse) -> Specification:
-        """Return the promise in one universe, under the margins of Proposition 4."""
-        promised = self.promised_by_law(universe, outside=self.outside)
-        return reduce(lambda known, step: step.promised(known, unit=self.unit), self.steps, promised)
+    def _specification(self, data: Microdata, roles: Roles, budget: Budget, *, untouched: int) -> Specification:
+        """Return the promise, relative to the margins without what steps change.
 
-    def promised_by_law(self, universe: SwapUniverse, *, outside: Sequence[str] = ()) -> Specification:
-        """Return the promise of the exchange alone, relative to what is left without the variables ``outside``."""
-        multiverse = Multiverse(invariants=self.margins(universe, outside=outside))
-        if not outside:  # otherwise a single record can change its value alone
-            multiverse = replace(
-                multiverse,
-                nearest=2,
-                nearest_because="swapping: with both tables fixed no record can change alone",
-                consequences=self._determined(universe),
-            )
+        ``untouched`` counts the records of strata with nothing to swap: both margins together determine them.
+        """
+        persons = data.persons is not None
+        multiverse = self.multiverse(roles.hold, persons=persons, outside=self.outside)
+        after = after_imputation(data.stage, data.post_imputation, flag=self.imputed_flag)
         promised = Specification(
             flavor=Flavor(
                 domain=Domain.of_file(
-                    universe.name,
-                    stage=universe.stage,
-                    record_types=(self.unit, "person") if universe.persons else (self.unit,),
-                    columns=universe.columns,
+                    data.name,
+                    stage=data.stage,
+                    record_types=(self.unit, "person") if persons else (self.unit,),
+                    columns=roles.columns,
                 ),
-                multiverse=multiverse,
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=universe.post_imputation),
+                multiverse=replace(multiverse, consequences=self._determined(untouched, of=data.households.height)),
+                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=after),
                 output_premetric=PURE,
             ),
-            budget=universe.budget,
+            budget=budget,
             assumptions=ASSUMPTIONS,
             relies_on=(ONE_RUN,),
             theorem=self.swap_law.theorem,
             settings_from=self.settings_from,
         )
-        return self.swap_law.promised(promised, unit=self.unit)
+        promised = self.swap_law.promised(promised, unit=self.unit)
+        return reduce(lambda known, step: step.promised(known, unit=self.unit), self.steps, promised)
 
-    def margins(self, universe: SwapUniverse, *, outside: Sequence[str] = ()) -> tuple[Margin, ...]:
+    def multiverse(self, hold: Sequence[str], *, persons: bool, outside: Sequence[str] = ()) -> Multiverse:
+        """Return the files with the same margins (Proposition 4), as far as they are without the variables outside."""
+        invariants = self.margins(hold, match=self.match, persons=persons, outside=outside)
+        if outside:  # a single record can change its value alone
+            return Multiverse(invariants=invariants)
+        because = "swapping: with both tables fixed no record can change alone"
+        return Multiverse(invariants=invariants, nearest=2, nearest_because=because)
+
+    def margins(
+        self, hold: Sequence[str], *, match: Sequence[str], persons: bool, outside: Sequence[str] = ()
+    ) -> tuple[Margin, ...]:
         """Return the two tables that a swap keeps, match x swap and what is held, without the variables ``outside``."""
-        inside = ("person",) if universe.persons else ()
-        of_persons = ["all characteristics of its persons"] if universe.persons else []
-        swap, hold = ([n for n in names if n not in outside] for names in (universe.swap, universe.hold))
-        held = [*(name for name in hold if name not in universe.match), *of_persons]
+        of_persons = ["all characteristics of its persons"] if persons else []
+        swap = [name for name in self.swap if name not in outside]
+        held = [*(name for name in hold if name not in (*match, *outside)), *of_persons]
         tables = (
-            Margin(of=self.unit, variables=(*universe.match, *swap)),
-            Margin(of=self.unit, variables=(*universe.match, *held), includes=inside),
+            Margin(of=self.unit, variables=(*match, *swap)),
+            Margin(of=self.unit, variables=(*match, *held), includes=("person",) if persons else ()),
         )
         # The sizes of the strata, all that a table of match variables says, follow from the other one.
         return tuple(each for each, own in zip(tables, (swap, held), strict=True) if own or not outside)
 
-    def _determined(self, universe: SwapUniverse) -> tuple[str, ...]:
+    def _determined(self, untouched: int, *, of: int) -> tuple[str, ...]:
         """Say about how many records the invariants tell everything: in their strata one margin is a single cell."""
-        if not universe.untouched:
+        if not untouched:
             return ()
-        records = number(universe.untouched, records_of(self.unit, 1))
-        share = percent(Fraction(universe.untouched, universe.records), digits=2)
-        where = f"their strata (equal {' x '.join(universe.match)})" if universe.match else "this file"
+        records = number(untouched, records_of(self.unit, 1))
+        share = percent(Fraction(untouched, of), digits=2)
+        where = f"their strata (equal {' x '.join(self.match)})" if self.match else "this file"
         return (
             f"everything released about {records} ({share} of all): all records of {where} have "
-            f"the same {' x '.join(universe.swap)}, or are alike in everything held, so nothing can be swapped there",
+            f"the same {' x '.join(self.swap)}, or are alike in everything held, so nothing can be swapped there",
         )
 
     def _doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
-        """Yield everything that speaks against releasing a file with this plan."""
         yield from settings_doubts(self.settings_from)
         yield from self._empty(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
         searched = SwapColumns(
-            match=plan.universe.match,
-            swap=plan.universe.swap,
+            match=self.match,
+            swap=self.swap,
             hold=plan.hold,
             strata=plan.strata.coded,
             coded=plan.swap,
@@ -485,15 +456,7 @@ class Swap(RecordSwap):
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
         """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
-        yield from empty_promise(plan, self.expected_change(plan))
-
-    def expected_change(self, plan: SwapPlan) -> ExpectedChange | None:
-        """Return what is expected to change; None where it depends on what is protected."""
-        if self.swap_law.protects_moves or self.unsaid is not None or plan.perturbed:
-            return None
-        records, share = plan.strata.margins.count, self.changed_where_live(plan.strata, plan.swap)
-        still = int(records[share < _LEAST_SHARE].sum())
-        return ExpectedChange(expected=float((records * share).sum()), still=still)
+        yield from empty_promise(plan, plan.expected_change)
 
     def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
         """Return for each value of each stratum the share of its records that change it, 0 in strata not live."""
@@ -509,17 +472,19 @@ class Swap(RecordSwap):
             raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
         if {*plan.perturbed} & {*self.swap}:
             return None
-        return by_area(plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap))
+        swap, margins, share = plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap)
+        records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
+        changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
+        own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
+        return pl.concat([swap.levels, own], how="horizontal")
 
     # ---- the release
 
     @property
     def exchange(self) -> Exchange | None:
-        """Return what is exchanged within which strata, where their sizes alone decide the law."""
         return Exchange(self.match, self.swap) if self.swap_law.by_sizes and not self.steps else None
 
     def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
-        """Return the swapped records, for a mechanism that publishes none of them."""
         plan = self.plan(data, doubts=False)
         file: SwappedFile = self._drawn(self._narrowed(data), plan, entropy, None)["file"]
         return pl.concat([*file.households()])
@@ -552,12 +517,10 @@ class Swap(RecordSwap):
         return SwappedFile.of(data, plan.hold, known=plan.strata.coded, **exchanged)
 
     def warm(self) -> None:
-        """Load the compiled passes, which are otherwise loaded when they are needed."""
         for name in ("order", *self.swap_law.passes):
             import_module(f"stirred.mechanisms.records.kernels.{name}")
 
     def on(self, engine: Engine) -> Self:
-        """Return the swap whose records are exchanged and gathered by the machines of an engine, or on this one."""
         if engine.name == LOCAL:
             return replace(self, engine=None)
         if self.steps:
@@ -566,13 +529,11 @@ class Swap(RecordSwap):
         return replace(self, engine=cast(ClusterEngine, engine))
 
     def recheck(self, data: Microdata, plan: SwapPlan) -> None:
-        """Compare what the machines of an engine read with what was planned."""
         if self.engine is not None:
             _bulk().check_blocks(self.engine, plan.strata)  # how much memory a task has is known only now
             _bulk().check_records(self.engine, self._narrowed(data), plan)
 
     def premises(self, plan: SwapPlan) -> dict[str, str]:
-        """Return the checksum of the records as codes."""
         # The draw is addressed by these: files that are read otherwise would get the same decisions for other records.
         digest = hashlib.sha256()
         for array in (plan.strata.coded.codes, plan.swap.codes):
@@ -590,46 +551,31 @@ class Swap(RecordSwap):
     sections = pages.swap_sections
     reading_tables = pages.reading_tables
 
-    @property
+    @cached_property
     def law_columns(self) -> Mapping[str, str]:
         """Return the settings of its steps that ``strata.parquet`` repeats for every stratum, by column."""
         return {name: text for step in self.steps for name, text in step.columns.items()}
 
     @property
     def stratum_law(self) -> str:
-        """Return the name of the law of its exchanges, as ``strata.parquet`` has it."""
         return self.swap_law.stratum_law
-
-    @property
-    def stratum_columns(self) -> tuple[str, ...]:
-        """Return what ``strata.parquet`` has beside the match values."""
-        return (*OWN_COLUMNS, *self.law_columns)
 
     def strata_table(self, strata: Strata) -> pl.DataFrame:
         """Return the strata as they are published, with the settings a reader needs to know the law."""
         settings = [pl.lit(text).alias(name) for name, text in self.law_columns.items()]
         return strata.frame(self.stratum_law).with_columns(settings)
 
-    @property
-    def strata_in_words(self) -> str:
-        """Say what strata.parquet has."""
-        own = "match values, records, whether there is anything to swap, rate, expected share moved"
-        return "; ".join([own, *(step.columns_in_words for step in self.steps)])
-
     def verify_exact(self, data: Microdata, plan: SwapPlan, written: Written) -> list[Check]:
-        """Count the invariants and the sizes of the strata once more from the input."""
         from stirred.mechanisms.records.evidence import verify_fixed
 
         return verify_fixed(data, plan, self.strata_table(plan.strata), written)
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Count invariants, identifiers, strata and persons of a bundle anew, and compute its promise again."""
-        audit_records(bundle, self, self.outside, found)
+        audit_records(bundle, self, found)
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Count anew what public files show, and hold the budget against the strata: no settings are needed."""
-        audit_records(bundle, None, (), found)
+        audit_records(bundle, None, found)
 
     # ---- rates, accuracy, small universes
 
@@ -639,7 +585,6 @@ class Swap(RecordSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        """Return what the moments of its tables follow from, where permutations that move as many are as likely."""
         moved, law = type(self).number_moved, self.swap_law
         if moved is None or not law.closed_form:
             return None
@@ -648,7 +593,6 @@ class Swap(RecordSwap):
 
     @property
     def no_closed_form(self) -> str:
-        """Say why errors of tables cannot be computed beforehand; empty where they can."""
         return "" if self.cell_law is not None else f"the error of the {self.stratum_law} swap has no closed form"
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
@@ -656,7 +600,6 @@ class Swap(RecordSwap):
         return self.swap_law.stratum_audit(hold, swap)
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
         first: Any = universe[0]
         records = {"held": [h for h, _ in first], self.swap[0]: [s for _, s in first]}
         return self._one_stratum().plan(pl.DataFrame(records), doubts=False).specification
@@ -670,20 +613,16 @@ class RatedSwap(Swap):
     """A swap with a rate, which decides its loss."""
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the rate, and whether there are others."""
         others = ", others by match value" if self.swap_law.rules else ""
         return "".join([f"rate {percent(self.swap_law.base_rate)}{others}", *(s.setting_in_words for s in self.steps)])
 
     def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        """Return the loss that each rate would have for the same file."""
         return self.swap_law.losses(plan.strata, plan.swap, rates)
 
     def rate_reaching(self, plan: SwapPlan, epsilon: Exact) -> Fraction:
-        """Return the gentlest rate whose loss is at most ``epsilon``; refuse where there is none."""
         return self.swap_law.rate_reaching(plan.strata, plan.swap, epsilon)
 
     def rates_reaching(self, plan: SwapPlan, epsilon: Exact) -> list[tuple[float, Fraction]]:
-        """Return all rates where the loss becomes ``epsilon``."""
         return self.swap_law.rates_reaching(plan.strata, plan.swap, epsilon)
 
 
@@ -692,11 +631,3 @@ def _bulk() -> Any:
     from stirred.mechanisms.records import bulk
 
     return bulk
-
-
-def by_area(swap: Coded, margins: SwapMargins, share: Shares) -> pl.DataFrame:
-    """Return for each combination of swap values its records, and the share of them that values of strata have."""
-    records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
-    changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
-    own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
-    return pl.concat([swap.levels, own], how="horizontal")

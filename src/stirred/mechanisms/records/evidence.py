@@ -22,6 +22,14 @@ from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables, sorted_
 from stirred.mechanisms.records.plan import RecordPlan, SwapPlan
 from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 
+# Up to here every written person is also led back to the household it came from, by the ids alone.
+PERSONS_RELINKED = 5_000_000
+RECOUNTED = "match x swap table, counted from the values in the written file"
+BY_RECORD = "record by record"
+RELINKED = "every person led back to its household by the written ids"
+_COUNT = "__count"
+STRAYED = "persons, as written, are not in the households they came from"
+
 
 def verify_swap(
     data: Microdata, plan: RecordPlan, release: Release, written: Written, *, own: Sequence[Check] = ()
@@ -71,7 +79,7 @@ def verify_swap(
     if taken:
         checks.append(Check(what=f"{RECOUNTED}, by a checksum over all of them", cells=order.size))
     elif order.size <= ROWS_IN_ONE_FILE:
-        checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))
+        checks.append(_recounted(data, plan, read_frame(folder / f"data.{format_}"), written))
     else:
         checks.append(not_done(RECOUNTED, limit=ROWS_IN_ONE_FILE, of="records"))
     checks += _held_checks(plan, begin, how="by a checksum over all of them in their places" if taken else BY_RECORD)
@@ -82,18 +90,13 @@ def verify_swap(
             checks.append(_persons_check(data.persons.height, swapped, release, written))
         if data.persons.height <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
-        elif (agree := swapped.agrees("persons")) is not None:
-            checks.append(_summed(agree, persons=data.persons.height))
+        elif (agree := swapped.agrees("persons")) is False:
+            raise failed(STRAYED)
+        elif agree:
+            checks.append(Check(what=f"{RELINKED}, by a checksum over all of them", cells=data.persons.height))
         else:
             checks.append(not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))
     return checks
-
-
-# Up to here every written person is also led back to the household it came from, by the ids alone.
-PERSONS_RELINKED = 5_000_000
-RECOUNTED = "match x swap table, counted from the values in the written file"
-BY_RECORD = "record by record"
-RELINKED = "every person led back to its household by the written ids"
 
 
 def _check_held(column: pl.Series, found: pl.DataFrame, rows: Rows, written: Written) -> None:
@@ -112,18 +115,26 @@ def _check_column(column: pl.Series, order: Rows, written: Written) -> None:
         begin += found.height
 
 
-def _recount(data: Microdata, plan: RecordPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
+def _recounted(data: Microdata, plan: RecordPlan, released: pl.DataFrame, written: Written) -> Check:
     """Count the match x swap table of the written file and of the input from their values, not from codes."""
     names = [*dict.fromkeys((*plan.match, *plan.exact_swap))]
     if not names:
         return Check(what=RECOUNTED, cells=0, result="nothing of it is an invariant")
-    tables = [
-        frame.group_by(names).len("__len").sort(names)
-        for frame in (as_read(data.households.select(names), format_, folder), written.select(names))
-    ]
-    if not tables[0].equals(tables[1], null_equal=True):
+    cells = released.group_by(names).len(_COUNT)
+    if not _same_cells(data.households, cells, names, format_=written.format, folder=written.public):
         raise failed("the match x swap table of the written file differs from the input")
-    return Check(what=RECOUNTED, cells=tables[0].height)
+    return Check(what=RECOUNTED, cells=cells.height)
+
+
+def _same_cells(
+    homes: pl.DataFrame, cells: pl.DataFrame, variables: Sequence[str], *, format_: str, folder: Path
+) -> bool:
+    """Say whether cells have the counts of the input, whose values are taken as a file of this format has them."""
+    if not variables:
+        return int(cells[_COUNT].sum()) == homes.height
+    counted = as_read(homes.select(variables), format_, folder).group_by(variables).len(_COUNT)
+    found, wanted = (frame.with_columns(pl.col(_COUNT).cast(pl.Int64)).sort(variables) for frame in (cells, counted))
+    return found.equals(wanted, null_equal=True)
 
 
 def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, folder: Path) -> Check:
@@ -136,15 +147,8 @@ def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, f
     found = pl.DataFrame([as_read(old.to_frame(), format_, folder)[data.hid], *own])
     wanted = as_read(select(data.persons, names), format_, folder)
     if not found.sort(names).equals(wanted.sort(names), null_equal=True):
-        raise failed("persons, as written, are not in the households they came from")
+        raise failed(STRAYED)
     return Check(what=RELINKED, cells=written.height)
-
-
-def _summed(agree: bool, *, persons: int) -> Check:
-    """Return the check of persons whom others brought to their households: theirs is all that was read back so far."""
-    if not agree:
-        raise failed("persons, as written, are not in the households they came from")
-    return Check(what=f"{RELINKED}, by a checksum over all of them", cells=persons)
 
 
 def _counts_up(ids: pl.Series, first: int) -> bool:
@@ -241,15 +245,15 @@ def verify_fixed(data: Microdata, plan: SwapPlan, strata: pl.DataFrame, written:
         raise failed(f"invariants.parquet has a table that nothing fixes: '{strange[0]}'")
     checks = []
     for name, variables in tables.items():
-        cells = scan_frame(place).filter(pl.col("table") == name).select(*variables, "count")
+        cells = scan_frame(place).filter(pl.col("table") == name).select(*variables, pl.col("count").alias(_COUNT))
         what = f"invariants.parquet: {name}, counted from the values of the input"
         checks.append(_compared(homes, cells, variables, written.public, total=sums.get(name, 0), what=what))
     wrong = "strata.parquet, as written, is not the list of strata"
     found = pl.concat(list(written.parts("strata", [strata], kind="side", wrong=wrong)))
-    sizes = found.select(*plan.strata.match, count="stratum_records")
+    sizes = found.select(*plan.match, pl.col("stratum_records").alias(_COUNT))
     what = "strata.parquet: sizes, counted from the values of the input"
-    total = int(sizes["count"].sum())
-    return [*checks, _compared(homes, sizes.lazy(), plan.strata.match, written.public, total=total, what=what)]
+    total = int(sizes[_COUNT].sum())
+    return [*checks, _compared(homes, sizes.lazy(), plan.match, written.public, total=total, what=what)]
 
 
 def _compared(
@@ -259,10 +263,7 @@ def _compared(
         raise failed(f"{what}: they do not add up to the records")
     if homes.height > ROWS_IN_ONE_FILE:
         return not_done(what, limit=ROWS_IN_ONE_FILE, of="records")
-    cells = written.with_columns(pl.col("count").cast(pl.Int64)).collect()
-    if variables:
-        counted = as_read(homes.select(variables).group_by(variables).len("count"), "parquet", folder)
-        counted = counted.with_columns(pl.col("count").cast(pl.Int64))
-        if not cells.sort(variables).equals(counted.sort(variables), null_equal=True):
-            raise failed(f"{what}: they differ")
+    cells = written.collect()
+    if not _same_cells(homes, cells, variables, format_="parquet", folder=folder):
+        raise failed(f"{what}: they differ")
     return Check(what=what, cells=cells.height)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,10 +13,12 @@ import polars as pl
 from stirred.data.codes import Codes, counted
 from stirred.data.columns import select
 from stirred.data.frames import ROWS_IN_ONE_FILE
+from stirred.data.held_digest import held_digest
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile, ReleasedColumns
 from stirred.mechanisms.records.plan import SwapPlan
+from stirred.mechanisms.records.strata import OWN_COLUMNS
 
 if TYPE_CHECKING:
     from stirred.mechanisms.records.engine import Swap
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 CROSSED: Final = "match x swap"
 HELD: Final = "hold"
 _PART: Final = 5_000_000  # cells in one part
+# Above this the checksum is not made: it sorts all households by all their values.
+MOST_PERSONS: Final = 5_000_000
+WITH_PERSONS: Final = "hold with persons, sha256 "
 
 
 def record_files(
@@ -69,11 +72,12 @@ def swap_files(
         in_parts=plan is not None and not plan.perturbed and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
         make=None if data is None or plan is None else partial(invariant_tables, data, plan),
     )
+    own = "match values, records, whether there is anything to swap, rate, expected share moved"
     strata = PublicFile(
         name="strata",
         kind="side",
-        columns=(*(name for name in mechanism.match if name in exact), *mechanism.stratum_columns),
-        words=mechanism.strata_in_words,
+        columns=(*(name for name in mechanism.match if name in exact), *OWN_COLUMNS, *mechanism.law_columns),
+        words="; ".join([own, *(step.columns_in_words for step in mechanism.steps)]),
         make=None if plan is None else lambda: [mechanism.strata_table(plan.strata)],
     )
     return [*record_files(released, data, swap=mechanism.swap, others=mechanism.outside), invariants, strata]
@@ -109,8 +113,8 @@ def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
     """
     tables: dict[str, Sequence[str]] = {}
     if plan.exact_swap:
-        tables[CROSSED] = [*plan.strata.match, *plan.exact_swap]
-    if data.persons is not None or {*plan.exact_hold} - {*plan.universe.match} or not plan.perturbed:
+        tables[CROSSED] = [*plan.match, *plan.exact_swap]
+    if data.persons is not None or {*plan.exact_hold} - {*plan.match} or not plan.perturbed:
         tables[HELD] = plan.exact_hold
     return tables
 
@@ -132,7 +136,7 @@ def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
     if data.persons is None or data.persons.height > MOST_PERSONS:
         return None
     rows, own = pl.Series(household_rows(data)), select(data.persons, list(plan.releases["persons"]))
-    return digest_name(held_digest(data.households.select(plan.exact_hold), own, rows))
+    return WITH_PERSONS + held_digest(data.households.select(plan.exact_hold), own, rows)
 
 
 def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
@@ -145,7 +149,7 @@ def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
 
 
 def _schema(data: Microdata, plan: SwapPlan) -> dict[str, pl.DataType]:
-    names = dict.fromkeys((*plan.universe.match, *plan.exact_swap, *plan.exact_hold))
+    names = dict.fromkeys((*plan.match, *plan.exact_swap, *plan.exact_hold))
     types = {name: data.households.schema[name] for name in names}
     return {"table": pl.String(), **types, "count": pl.Int64()}
 
@@ -155,63 +159,3 @@ def _completed(table: str, columns: list[pl.Series], schema: dict[str, pl.DataTy
     frame = pl.DataFrame(columns).with_columns(pl.lit(table).alias("table"))
     missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
     return frame.with_columns(missing).select([pl.col(name).cast(kind) for name, kind in schema.items()])
-
-
-# Above this the checksum is not made: it sorts all households by all their values.
-MOST_PERSONS: Final = 5_000_000
-WITH_PERSONS: Final = "hold with persons, sha256 "
-_BLOCK: Final = 1 << 16
-
-
-def digest_name(digest: str) -> str:
-    """Return the name under which a digest stands in the column ``table`` of invariants.parquet."""
-    return f"{WITH_PERSONS}{digest}"
-
-
-def digest_named(table: str | None) -> str | None:
-    """Return the digest that stands in a name, or None if it is that of a table."""
-    return table.removeprefix(WITH_PERSONS) if table is not None and table.startswith(WITH_PERSONS) else None
-
-
-def held_digest(households: pl.DataFrame, persons: pl.DataFrame, rows: pl.Series) -> str:
-    """Return the SHA-256 of the multiset of households, each with its own values and those of its persons.
-
-    The invariant "households by all held values and all characteristics of their persons" is as large as the file
-    itself and is published as the file. Its checksum is a function of that invariant, so publishing it tells nothing
-    more; with it the released file can be compared with the confidential one later.
-
-    ``rows`` is the row of each person's household. Neither the order of households, of persons or of columns matters,
-    nor whether the files are CSV or Parquet.
-
-    >>> homes, people = pl.DataFrame({"tenure": ["o", "r"]}), pl.DataFrame({"age": [30, 4, 51]})
-    >>> first = held_digest(homes, people, pl.Series([0, 0, 1]))
-    >>> held_digest(homes.reverse(), people, pl.Series([1, 1, 0])) == first
-    True
-    >>> held_digest(homes, people, pl.Series([0, 1, 1])) == first
-    False
-    """
-    members = (
-        pl.DataFrame({"row": rows.cast(pl.Int64), "person": _written(persons, len(rows))})
-        .sort("row", "person")
-        .group_by("row", maintain_order=True)
-        .agg(pl.len().cast(pl.String).alias("many"), pl.col("person").str.join("\x1e").alias("persons"))
-    )
-    homes = pl.DataFrame({"home": _written(households, households.height)}).with_row_index("row")
-    both = homes.with_columns(pl.col("row").cast(pl.Int64)).join(members, on="row", how="left")
-    parts = [pl.col("home"), pl.col("many").fill_null("0"), pl.col("persons").fill_null("")]
-    texts = both.select(pl.concat_str(parts, separator="\x1d").sort()).to_series()
-    columns = "\x1f".join([*sorted(households.columns), "\x1d", *sorted(persons.columns)])
-    digest = hashlib.sha256(columns.encode())
-    for begin in range(0, len(texts), _BLOCK):
-        digest.update("".join(f"\n{text}" for text in texts[begin : begin + _BLOCK]).encode())
-    return digest.hexdigest()
-
-
-def _written(frame: pl.DataFrame, height: int) -> pl.Series:
-    """Return each row as one text, its values as CSV writes them; in memory, for the input is confidential."""
-    if not frame.width:
-        return pl.Series([""]).new_from_index(0, height)
-    # All in quotes: CSV has one way to write an empty text and a missing value.
-    written = frame.select(sorted(frame.columns)).write_csv(quote_style="always")
-    text = pl.read_csv(io.BytesIO(written.encode()), infer_schema=False)
-    return text.select(pl.concat_str(pl.all(), separator="\x1f")).to_series()

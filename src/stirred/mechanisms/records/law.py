@@ -22,7 +22,7 @@ from stirred.data.codes import Coded, Codes
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Curve, Progress, StratumAudit
 from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
-from stirred.mechanisms.records.strata import Rule, Shares, Strata, StratumRow, SwapMargins, find_strata
+from stirred.mechanisms.records.strata import Rule, Shares, Strata, StratumRow, find_strata
 from stirred.mechanisms.records.swapped_file import Part
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
@@ -114,7 +114,11 @@ class SwapLaw(ABC):
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
         """Return the expected share of records that change their swap value, for each value of each stratum."""
-        return class_law_changes(strata.margins, self.moved(strata, swap))
+        margins, moved = strata.margins, self.moved(strata, swap)
+        # Permutations that move as many are as likely: a moved record goes to any other's place.
+        stratum = margins.stratum
+        n = strata.records[stratum].astype(np.float64)
+        return np.asarray(moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1))
 
     @property
     def protects_moves(self) -> bool:
@@ -195,6 +199,11 @@ class SwapStep:
         return ""
 
     @property
+    def moved_besides(self) -> str:
+        """Say whom it changes besides the swap."""
+        return ""
+
+    @property
     def columns_in_words(self) -> str:
         """Say what it adds to strata.parquet."""
         return ""
@@ -243,12 +252,6 @@ class SwapStep:
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
     ) -> None:
         """Exchange once more, in place."""
-
-
-def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:
-    """Return the share of each value's records that change it, where a moved record goes to any other's place."""
-    n = margins.records[margins.stratum].astype(np.float64)
-    return moved[margins.stratum] * (n - margins.count) / np.maximum(n - 1, 1)
 
 
 # ---- exact laws on small files ----------------------------------------------------------------------------

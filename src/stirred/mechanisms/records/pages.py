@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from stirred.data.microdata import Microdata
     from stirred.mechanisms.records.engine import Swap
     from stirred.mechanisms.records.plan import SwapPlan
-    from stirred.mechanisms.records.strata import Strata
+    from stirred.mechanisms.records.strata import Strata, StratumRow
 
 
 UNDO: Final = "stirred unswap TABLE.csv --bundle DIR --out FILE.csv"
 NOTHING_SWAPPED: Final = "Nothing was swapped: every count is exact, and the file is published as it is."
-COUNTED: Final = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
 _RATES: Final = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
 _STRATA_SHOWN: Final = 40
 _NAMES_SHOWN: Final = 3
@@ -68,7 +67,7 @@ def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
         ),
         Fact(
             label="largest",
-            sentence=_with_values(strata, largest.values, largest.records) if largest else "none is live",
+            sentence=_with_values(strata, largest) if largest else "none is live",
             values={"largest_live_stratum": largest.records if largest else 0},
         ),
         _moved(plan),
@@ -82,9 +81,13 @@ def _loss(name: str, loss: Exact) -> dict[str, Any]:
     return {name: number_out(loss), f"{name}_exact": str(loss)}
 
 
-def _with_values(strata: Strata, values: Sequence[object], records: int) -> str:
-    named = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, values, strict=True))
-    return number(records, "record") + (f" ({named})" if named else "")
+def _match_values(strata: Strata, stratum: StratumRow) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
+
+
+def _with_values(strata: Strata, stratum: StratumRow) -> str:
+    named = _match_values(strata, stratum)
+    return number(stratum.records, "record") + (f" ({named})" if named else "")
 
 
 def _moved(plan: SwapPlan) -> Fact:
@@ -95,7 +98,8 @@ def _moved(plan: SwapPlan) -> Fact:
         why = "with rates by hold and swap values together it depends on counts that are protected"
         return Fact(label="moved", sentence=f"not said: {why}", values=values)
     label = "changed" if plan.moved_get == "another value" else "moved"
-    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{plan.moved_by}"
+    besides = "".join(step.moved_besides for step in plan.origin.mechanism.steps)
+    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{besides}"
     return Fact(label=label, sentence=sentence, values=values)
 
 
@@ -112,7 +116,7 @@ def _decisive(plan: SwapPlan) -> list[Fact]:
     """Say which stratum sets the loss, where rates differ."""
     if (stratum := plan.decisive) is None:
         return []
-    values = ", ".join(f"{k} = {v}" for k, v in zip(plan.strata.match, stratum.values, strict=True)) or "all records"
+    values = _match_values(plan.strata, stratum) or "all records"
     sentence = f"{values}: {number(stratum.records, 'record')} at rate {stratum.rates}"
     return [Fact(label="loss set by", sentence=sentence)]
 
@@ -155,7 +159,7 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     swapped, share = ", ".join(mechanism.swap), plan.strata.moved
     many = "records" if share is None else f"about {100 * share:.1f}% of records"
     held = [name for name in plan.exact_hold if name not in mechanism.match]
-    held += ["everything about persons"] if plan.universe.persons else []
+    held += ["everything about persons"] if plan.has_persons else []
     undo, with_ = correction_in_words(mechanism, plan), crossed_with(plan)
     crossed = " x ".join([*mechanism.match, *plan.exact_swap])
     return [
@@ -172,12 +176,12 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
 def reading_tables(mechanism: Swap, plan: SwapPlan) -> list[str]:
     """Say where tables come from, and how to undo their bias."""
     undo = "" if nothing_swapped(plan) else correction_in_words(mechanism, plan)
-    return [COUNTED, *([undo] if undo else [])]
+    return [*Mechanism.reading_tables(mechanism, plan), *([undo] if undo else [])]
 
 
 def crossed_with(plan: SwapPlan) -> str:
     """Return what stays with its record while others are swapped: held variables, or that of a response alone."""
-    held = plan.universe.persons or any(name not in plan.universe.match for name in plan.exact_hold)
+    held = plan.has_persons or any(name not in plan.match for name in plan.exact_hold)
     alone = [] if held else [name for name in plan.perturbed if name in plan.hold]
     return ", ".join(alone) or "held variables"
 
@@ -210,7 +214,7 @@ def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
     """Return what leaves unchanged and what was swapped, in two sentences."""
     if plan.perturbed:
         return Mechanism.headline(mechanism, plan)
-    every = f"Every {mechanism.unit}{', with its persons,' if plan.universe.persons else ''}"
+    every = f"Every {mechanism.unit}{', with its persons,' if plan.has_persons else ''}"
     if nothing_swapped(plan):
         return Headline(unchanged=f"{every} leaves as it is.", disturbed="Nothing was disturbed.")
     units, swapped, records = plural(mechanism.unit), few(mechanism.swap), int(plan.strata.records.sum())
@@ -218,7 +222,7 @@ def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
     unchanged = f"{every} is published with all its values unchanged except {swapped}, exchanged among {among}."
     if plan.strata.moved is None:
         return Headline(unchanged=unchanged, disturbed=_moved_at_length(plan))
-    share, changed = percent(plan.strata.moved, digits=2), mechanism.expected_change(plan)
+    share, changed = percent(plan.strata.moved, digits=2), plan.expected_change
     true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
     kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
     told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Final, NamedTuple
 
 from stirred.data.codes import Coded
-from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
+from stirred.mechanisms.records.pages import plan_facts
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
-from stirred.spec.domain import AS_GIVEN
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
-from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
+
+_LEAST_SHARE: Final = 1 / 1_000  # see doubts.LEAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,54 +35,29 @@ class OwnLoss:
     finite: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapUniverse:
-    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size.
-
-    Other swaps than permutation swapping have a policy of their own. ``own`` is the loss of the enumerated
-    margins, where strata are small or swapped at rate 1. ``untouched`` counts the records of strata with nothing to
-    swap, of ``records`` in all: both margins together determine them.
-    """
-
-    policy: PermutationSwapping | Derived
-    match: tuple[str, ...]
-    swap: tuple[str, ...]
-    hold: tuple[str, ...]
-    persons: bool = False
-    name: str = "file"
-    imputed: str | None = None
-    own: OwnLoss | None = None
-    columns: tuple[str, ...] = ()
-    untouched: int = 0
-    records: int = 0
-    stage: str = AS_GIVEN
-    post_imputation: bool | None = None
-
-    @property
-    def budget(self) -> Budget:
-        """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
-        if isinstance(self.policy, Derived):
-            return Budget(policy=self.policy)
-        paper = self.policy.paper
-        if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
-            return Budget(policy=self.policy, paper_epsilon=paper)
-        formula = (
-            f"the exact loss over all tables with the margins of each stratum at rate 1, for the others {self.policy}"
-        )
-        return Budget(policy=Derived(formula=formula, value=self.own.bound, varies=True), paper_epsilon=paper)
+def swap_budget(policy: PermutationSwapping | Derived, own: OwnLoss | None) -> Budget:
+    """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+    if isinstance(policy, Derived):
+        return Budget(policy=policy)
+    paper = policy.paper
+    if own is not None and policy.realised.is_infinite and not own.bound.is_infinite:
+        formula = f"the exact loss over all tables with the margins of each stratum at rate 1, for the others {policy}"
+        return Budget(policy=Derived(formula=formula, value=own.bound, varies=True), paper_epsilon=paper)
+    return Budget(policy=policy, paper_epsilon=paper)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SwapOrigin:
-    """Where a plan comes from: the mechanism, its data, and the doubts that were found.
+class ExpectedChange(NamedTuple):
+    """What a swap is expected to change: how many records get other values, and how many have hardly a chance to."""
 
-    A release compares it, and believes no other plan. Doubts stand here so that no plan can be had without them.
-    """
+    expected: float
+    still: int
 
-    mechanism: Any
-    data: Microdata
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SwapOrigin(PlanOrigin):
+    """Where a plan comes from, with the doubts that were found: no plan can be had without them."""
+
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    exposed: tuple[Doubt, ...] | None = None  # as a policy judges it; None where the default decides
 
 
 class FurtherPromise(NamedTuple):
@@ -95,20 +71,17 @@ class FurtherPromise(NamedTuple):
     agreed: str
 
     @classmethod
-    def between_closer(
-        cls, promised: Specification, multiverse: Multiverse, policy: Derived, *, name: str, agreed: str, condition: str
-    ) -> FurtherPromise:
-        """Return the promise in another multiverse, under one more condition."""
-        closer = replace(promised.with_flavor(multiverse=multiverse), budget=Budget(policy=policy))
-        return cls(name, replace(closer, assumptions=(*closer.assumptions, condition)), agreed)
+    def of(cls, name: str, promised: Specification, policy: Derived, *, agreed: str, condition: str) -> FurtherPromise:
+        """Return the promise with another budget, under one more condition."""
+        assumptions = (*promised.assumptions, condition)
+        return cls(name, replace(promised, budget=Budget(policy=policy), assumptions=assumptions), agreed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RecordPlan(Plan):
     """What a release of records would do to a file whose ``swap`` values are exchanged; ``swap`` are their codes.
 
-    ``coded`` gives each record its match values as a code. ``perturbed`` are released columns that something else than
-    the exchange changes too: their counts are not invariant. ``accepted`` are the names of the doubts that the
+    ``coded`` gives each record its match values as a code. ``accepted`` are the names of the doubts that the
     specification has among its conditions.
     """
 
@@ -119,7 +92,6 @@ class RecordPlan(Plan):
     coded: Coded = field(repr=False)
     origin: SwapOrigin = field(repr=False)
     accepted: tuple[str, ...] = ()
-    perturbed: tuple[str, ...] = ()
 
     def counted(self, swap: Coded) -> SwapMargins:
         """Return how often each swap value, as coded after any change, occurs with each of the match values."""
@@ -127,17 +99,23 @@ class RecordPlan(Plan):
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """Return what speaks against a release with this plan."""
         return self.origin.doubts
 
-    @property
+    @cached_property
     def match(self) -> tuple[str, ...]:
-        """Return the columns that exchanging records share."""
         return tuple(self.origin.mechanism.match)
 
+    @cached_property
+    def perturbed(self) -> tuple[str, ...]:
+        """Return released columns that something else than the exchange changes too: their counts are not invariant."""
+        return tuple(self.origin.mechanism.outside)
+
     @property
+    def has_persons(self) -> bool:
+        return self.origin.data.persons is not None
+
+    @cached_property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the released columns, in the order of the files; those of persons that ``hold`` leaves out are not."""
         data, dropped = self.origin.data, {*self.dropped}
         released = (*self.hold, *self.origin.mechanism.swap)
         return {
@@ -145,44 +123,61 @@ class RecordPlan(Plan):
             "persons": [name for name in data.person_variables if f"{name} (of persons)" not in dropped],
         }
 
-    @property
+    @cached_property
     def exact_swap(self) -> tuple[str, ...]:
         """Return the swap variables whose counts by the match variables are invariant."""
         return tuple(name for name in self.origin.mechanism.swap if name not in self.perturbed)
 
-    @property
+    @cached_property
     def exact_hold(self) -> tuple[str, ...]:
         """Return the held variables whose counts are invariant, the match variables first."""
         return tuple(name for name in self.hold if name not in self.perturbed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SwapPlan(RecordPlan):
     """What a swap would do to a file: nothing random has happened, and all but ``doubts`` follows from invariants.
 
     Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
 
-    ``decisive`` is the stratum that sets the loss, where rates differ, and ``further`` what holds between closer files.
-    A step may have ``perturbed`` a variable (R14): ``swap`` are the codes of the other swap variables, and ``exposed``
-    the strata of the file without that variable. A second swap has ``fine`` strata.
+    ``own_loss`` is the loss of the enumerated margins, where strata are small or swapped at rate 1; ``further`` holds
+    between closer files. Where a step perturbs a variable (R14), ``swap`` are the codes of the other swap
+    variables, and ``exposed`` the strata of the file without that variable. A second swap has ``fine`` strata.
     """
 
     strata: Strata
     exposed: Strata = field(repr=False)
-    universe: SwapUniverse
-    moved_get: str = "another record's values, which may be the same"
-    moved_by: str = ""  # what changes records besides the swap
-    decisive: StratumRow | None = None
+    own_loss: OwnLoss | None = None
     further: tuple[FurtherPromise, ...] = ()
     fine: Coded | None = field(default=None, repr=False)
 
     def counted(self, swap: Coded) -> SwapMargins:
-        """Return the counts of the strata, which are known but where a response comes before."""
         return RecordPlan.counted(self, swap) if self.perturbed else self.strata.margins
+
+    @cached_property
+    def expected_change(self) -> ExpectedChange | None:
+        """Return what is expected to change; None where it depends on what is protected."""
+        mechanism = self.origin.mechanism
+        if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
+            return None
+        records, share = self.strata.margins.count, mechanism.changed_where_live(self.strata, self.swap)
+        still = int(records[share < _LEAST_SHARE].sum())
+        return ExpectedChange(expected=float((records * share).sum()), still=still)
+
+    @property
+    def moved_get(self) -> str:
+        return str(self.origin.mechanism.swap_law.moved_get)
+
+    @property
+    def decisive(self) -> StratumRow | None:
+        """Return the stratum that sets the loss, where rates differ."""
+        found: StratumRow | None = self.origin.mechanism.swap_law.decisive(
+            self.exposed if self.perturbed else self.strata
+        )
+        return found
 
     @property
     def unchanged(self) -> str:
-        """Say what is published exactly: the invariants, and the records that no swap can change."""
         count, figures = self.strata.exact_records, published_exactly(self.specification)
         if not count or self.perturbed:
             return figures
@@ -191,32 +186,26 @@ class SwapPlan(RecordPlan):
 
     @property
     def disturbed(self) -> str:
-        """Say which columns of how many records are expected to get other values."""
         strata, share = self.strata, self.strata.moved
         before = "".join(f"{name}: every record gets a randomised response; then " for name in self.perturbed)
         if strata.largest_live is None or share == 0:
             return f"{before}nothing: no record can get other values"
         records = int(strata.records.sum())
-        swapped = ", ".join(self.universe.swap)
+        swapped = ", ".join(self.origin.mechanism.swap)
         if share is None:
             return f"{before}{swapped}; of how many records is not said, because it depends on protected counts"
         return f"{before}{swapped}: about {percent(share, digits=3)} of {records:,} records get {self.moved_get}"
 
     @property
     def moved(self) -> float | None:
-        """Return the share of all records that move: their new value may be the same."""
         return self.strata.moved
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return the numbers of the plan, and what it says of its strata and of whom it moves."""
-        from stirred.mechanisms.records.pages import plan_facts
-
         return plan_facts(self)
 
     @property
     def also_promised(self) -> str:
-        """Say what holds between closer files; a function of the fewer invariants."""
         return " ".join(
             f"The loss of the specification is the one to rely on. Between files that moreover agree on {each.agreed} "
             f"it is at most {each.specification.budget.shown}. These counts are not published exactly: this release "
@@ -233,12 +222,11 @@ class SwapPlan(RecordPlan):
     @property
     def exact_loss(self) -> Exact | None:
         """Return the loss itself over all files with these margins, where they could be enumerated (R0)."""
-        return None if self.universe.own is None else self.universe.own.exact
+        return None if self.own_loss is None else self.own_loss.exact
 
     @property
     def why_this_number(self) -> str:
-        """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
-        own, epsilon, paper = self.universe.own, self.epsilon, self.paper_epsilon
+        own, epsilon, paper = self.own_loss, self.epsilon, self.paper_epsilon
         if self.strata.largest_live is None:
             return ""
         sentences = []

@@ -51,7 +51,6 @@ class RateRange(NamedTuple):
 
     @classmethod
     def one(cls, rate: Fraction) -> RateRange:
-        """Return the range of a single rate."""
         return cls(rate, rate)
 
     @property
@@ -99,7 +98,6 @@ class Strata:
 
     @property
     def count(self) -> int:
-        """Return how many strata there are."""
         return self.coded.count
 
     @property
@@ -140,7 +138,7 @@ class Strata:
         index = None if len(self.rates) == 1 else self.which
         return Rates(values=tuple(each.lowest for each in self.rates), index=index, strata=self.count)
 
-    @property
+    @cached_property
     def moved(self) -> float | None:
         """Return the expected share of all records that get another record's swap values.
 
@@ -332,7 +330,6 @@ class SwapMargins:
 
     @property
     def strata(self) -> int:
-        """Return the number of strata."""
         return self.begins.size - 1
 
     @property
@@ -342,7 +339,6 @@ class SwapMargins:
 
     @property
     def value(self) -> npt.NDArray[np.int64]:
-        """Return the values."""
         return self.codes.astype(np.int64)
 
     @property

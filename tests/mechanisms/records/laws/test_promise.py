@@ -125,7 +125,7 @@ def test_a_plan_depends_on_the_invariants_alone(both: tuple[File, Microdata]) ->
     assert strata_rows(ours.strata) == strata_rows(theirs.strata)
     assert ours.strata.frame("permutation").equals(theirs.strata.frame("permutation"))
     assert ours.strata.moved == theirs.strata.moved
-    assert (ours.hold, ours.dropped, ours.universe) == (theirs.hold, theirs.dropped, theirs.universe)
+    assert (ours.hold, ours.dropped, ours.own_loss) == (theirs.hold, theirs.dropped, theirs.own_loss)
 
 
 def test_doubts_depend_on_the_invariants_alone_or_say_that_they_look_further() -> None:

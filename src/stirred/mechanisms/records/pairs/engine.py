@@ -275,7 +275,6 @@ class PairSwap(RecordSwap):
             swap=encode(data.households, list(self.swap)),
             coded=encode(data.households, list(dict.fromkeys(self.match))),
             origin=origin,
-            perturbed=self.swap_law.resampled,
         )
 
     def _doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:

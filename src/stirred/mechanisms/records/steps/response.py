@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations, product
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
@@ -48,6 +48,8 @@ from stirred.spec.problems import Problem
 from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
 
+Value = str | int | bool
+
 
 class ResponseSettings(SwapSettings):
     """Which variable gets the response, and how likely another value is."""
@@ -57,7 +59,7 @@ class ResponseSettings(SwapSettings):
         description="The variable that gets a randomised response before the swap.",
         json_schema_extra={"example": "tenure"},
     )
-    values: list[str | int | bool] = Field(
+    values: list[Value] = Field(
         default=[],
         description="Every value that the variable may have; default the codes of the codebook.",
         json_schema_extra={"example": ["owned", "rented"]},
@@ -67,20 +69,7 @@ class ResponseSettings(SwapSettings):
     )
     rates: OtherRates = Field(default=[])
 
-    def with_codes(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the settings with the codes that a codebook declares for the variable, where no values are given."""
-        variable = codebook.variable(self.respond)
-        if self.values or variable is None:
-            return self
-        values: list[str | int | bool] = [*codebook.codes(variable.name)]
-        if variable.type == "true-false":
-            values = [True, False]
-        if missing_as == "code" and variable.missing and self.respond in {*self.match, *self.swap}:
-            values.append(MISSING_CODE)
-        return self.model_copy(update={"values": values})
-
     def law(self) -> PermutationLaw:
-        """Return the law of the swap; refuse a response that would change nothing, or who exchanges with whom."""
         if not self.values:
             remedy = f"add values, such as {self.mark('values', 'example')}"
             raise bad_plan("is needed", where="values", remedy=remedy)
@@ -102,7 +91,6 @@ class ResponseSettings(SwapSettings):
         return found
 
     def steps(self) -> tuple[Response]:
-        """Return the response; refuse values with which nothing can be perturbed."""
         change = probability(self.change, where="change")
         values = declared_texts(self.values, where="values")
         return (Response(respond=self.respond, values=values, change=change, on_swap=self.respond in self.swap),)
@@ -112,13 +100,6 @@ THEOREM: Final = (
     "R14, randomised response before a swap (docs/theory/swapping-family.md)",
     *(SHARP, f"Proposition 4 of {PAPER}"),
 )
-# Settings in the published table of strata, from which readers know the whole law.
-RESPONSE_COLUMNS: Final = {
-    "response": "stratum_response",
-    "on": "stratum_response_on",
-    "change": "stratum_response_change",
-    "values": "stratum_response_values",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +116,6 @@ class Response(SwapStep):
 
     @property
     def outside(self) -> tuple[str, ...]:
-        """Return the variable of the response."""
         return (self.respond,)
 
     @property
@@ -145,35 +125,34 @@ class Response(SwapStep):
 
     @property
     def setting_in_words(self) -> str:
-        """Return how often the response changes a value."""
         return f", {self.respond} changed at {self.change}"
 
     @property
+    def moved_besides(self) -> str:
+        often = percent(float(self.change))
+        return f", by the swap; the response changes each {self.respond} with probability {often} besides"
+
+    @property
     def columns(self) -> Mapping[str, str]:
-        """Return the settings of the response."""
-        settings = {
-            "response": self.respond,
-            "on": "swap" if self.on_swap else "hold",
-            "change": str(self.change),
-            "values": json.dumps([*self.values], ensure_ascii=False),
+        return {
+            "stratum_response": self.respond,
+            "stratum_response_on": "swap" if self.on_swap else "hold",
+            "stratum_response_change": str(self.change),
+            "stratum_response_values": json.dumps([*self.values], ensure_ascii=False),
         }
-        return {RESPONSE_COLUMNS[name]: text for name, text in settings.items()}
 
     @property
     def columns_in_words(self) -> str:
-        """Say what strata.parquet has of it."""
         return f"the response on {self.respond}, its values and how often it changes"
 
     @property
     def done_in_words(self) -> tuple[str, ...]:
-        """Say what the response did."""
         return (
             f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
             f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
         )
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
-        """Yield that the variable is not released, values that are not declared, and ones that it cannot hold."""
         if self.respond not in released:
             of_persons = " of persons" if self.respond in data.person_variables else ""
             what = f'"{self.respond}"{of_persons} is no released column of households'
@@ -182,7 +161,6 @@ class Response(SwapStep):
         yield from undeclared(data.households[self.respond], self.values, source=data.household_source)
 
     def policy(self, policy: Policy, strata: Strata) -> Policy:
-        """Return the budget; ``strata`` are those of the file without the perturbed variable."""
         value = perturbed_before(policy.realised, self.loss, rest=policy.realised).one
         response = f"the response on {self.respond}, {len(self.values)} values changed with probability {self.change}"
         formula = f"the loss of {response}, and that of the swap of what is left without {self.respond}, {policy}"
@@ -191,7 +169,6 @@ class Response(SwapStep):
         return Derived(formula=formula, value=value, varies=True)
 
     def promised(self, specification: Specification, *, unit: str) -> Specification:
-        """Return the promise relative to what is left without the perturbed variable."""
         unpublished = Unpublished(figure=Margin(of=unit, variables=(self.respond,)))
         conditions = (
             f"the declared values of {self.respond} ({', '.join(self.values)}) and the probability of a "
@@ -206,9 +183,7 @@ class Response(SwapStep):
         )
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
-        """Return the plan with what the response changes, and the promise between closer files."""
-        besides = f"the response changes each {self.respond} with probability {percent(float(self.change))} besides"
-        return replace(plan, further=(self._relative_to_both(swap, plan),), moved_by=f", by the swap; {besides}")
+        return replace(plan, further=(self._relative_to_both(swap, plan),))
 
     def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
         """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
@@ -219,29 +194,19 @@ class Response(SwapStep):
             f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
             f"{self.respond} have two values, the latter"
         )
-        promised = replace(swap.promised_by_law(plan.universe), theorem=THEOREM)
-        condition = (
-            f"the counts of {self.respond} are what the compared files agree on; the release neither keeps nor "
-            "publishes them"
-        )
-        return FurtherPromise.between_closer(
-            promised,
-            promised.multiverse,
+        return FurtherPromise.of(
+            "swap_flavor_epsilon",
+            plan.specification.with_flavor(multiverse=swap.multiverse(plan.hold, persons=plan.has_persons)),
             Derived(formula=formula, value=value, varies=True),
-            name="swap_flavor_epsilon",
             agreed=f"all counts of {self.respond} that a plain swap would publish",
-            condition=condition,
+            condition=f"the counts of {self.respond} are what the compared files agree on; the release neither keeps "
+            "nor publishes them",
         )
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
-        """Return the file with the answers in place of the values."""
-        column = data.households[self.respond]
-        answered = respond(
-            declared_codes(column, self.values),
-            values=len(self.values),
-            change=self.change,
-            entropy=entropy.child("response"),
-        )
+        column, values = data.households[self.respond], len(self.values)
+        truth = declared_codes(column, self.values)
+        answered = respond(truth, values=values, change=self.change, entropy=entropy.child("response"))
         perturbed = data.households.with_columns(declared_column(column, self.values, answered))
         return replace(data, households=perturbed, checked=False)
 
@@ -291,12 +256,16 @@ class ResponseSwap(Swap):
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
-        """Return the settings with the codes that a codebook declares for the variable of the response."""
         assert isinstance(settings, ResponseSettings)
-        return settings.with_codes(codebook, missing_as=missing_as)
+        variable = codebook.variable(settings.respond)
+        if settings.values or variable is None:
+            return settings
+        codes: list[Value] = [True, False] if variable.type == "true-false" else [*codebook.codes(variable.name)]
+        if missing_as == "code" and variable.missing and settings.respond in {*settings.match, *settings.swap}:
+            codes.append(MISSING_CODE)
+        return settings.model_copy(update={"values": codes})
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the variable of the response, where its values are the codes of this codebook."""
         variable = codebook.variable(self.respond)
         values = [value for value in self.values if value != MISSING_CODE]
         same = variable is not None and [*codebook.codes(variable.name)] == values
@@ -304,7 +273,6 @@ class ResponseSwap(Swap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         return (
             f"Response swapping: {self.respond} replaced by another of its {len(self.values)} declared values with "
             f"probability {self.change} in each record, then {', '.join(self.swap)} exchanged among {self.among} at "
@@ -337,22 +305,18 @@ class ResponseSwap(Swap):
 
     @property
     def _law(self) -> ResponseLaw:
-        settings = {"values": self.values, "change": self.change, "rate": self.swap_law.rate}
-        return ResponseLaw(**settings, on_swap=self.on_swap)  # type: ignore[arg-type]
+        return ResponseLaw(values=self.values, change=self.change, rate=self.swap_law.rate, on_swap=self.on_swap)
 
     def law(self, dataset: Any) -> Law:
-        """Return the exact law for a small dataset of one stratum, as ``ResponseLaw`` describes it."""
         return self._law.of(dataset)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the invariants of small strata; the rest of the perturbed side differs, or not."""
         shapes = [("ab", "11"), ("ab", "12")]
         if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
             shapes += [("aab", "111"), ("abc", "112")]
         return [self._law.universe(other, rest) for other, rest in shapes]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one stratum."""
         first: Any = universe[0]
         sides = [self._law.sides(record) for record in first]
         other = "held" if self.on_swap else self.swap[0]
@@ -406,11 +370,8 @@ class ResponseLaw:
     def of(self, dataset: Any) -> Law:
         """Return the law of the released table."""
         rows = tuple((*side, other) for side, other in map(self.sides, dataset))
-        return chained(response(self.values, change=self.change, place=1)(rows), self._swapped)
-
-    @property
-    def _swapped(self) -> Callable[[Any], Law]:
-        return lambda rows: psa_law([self._pair((g, v), o) for g, v, o in rows], rate=self.rate)
+        answered = response(self.values, change=self.change, place=1)(rows)
+        return chained(answered, lambda file: psa_law([self._pair((g, v), o) for g, v, o in file], rate=self.rate))
 
     def sides(self, record: Any) -> tuple[Any, Any]:
         """Return the perturbed side of a (hold, swap) pair, and the other one."""
@@ -433,9 +394,6 @@ class ResponseLaw:
             for drawn in product(self.values, repeat=len(other))
         }
         return sorted(tables)
-
-
-Value = str | int | bool
 
 
 def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:

@@ -46,7 +46,6 @@ class TwoStageSettings(SwapSettings):
     rates: OtherRates = Field(default=[])
 
     def law(self) -> PermutationLaw:
-        """Return the law of the first stage; refuse a second one that is the same."""
         probability(self.fine_rate, where="fine_rate")
         if not self.fine_match:
             raise bad_plan(
@@ -57,8 +56,8 @@ class TwoStageSettings(SwapSettings):
         return law_by_match(self, member="two-stage")
 
     def steps(self) -> tuple[FinerSwap]:
-        """Return the second stage."""
-        return (FinerSwap(match=(*self.match,), fine_match=(*self.fine_match,), fine_rate=_rate(self.fine_rate)),)
+        rate = probability(self.fine_rate, where="fine_rate")
+        return (FinerSwap(match=(*self.match,), fine_match=(*self.fine_match,), fine_rate=rate),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,32 +73,26 @@ class FinerSwap(SwapStep):
 
     @property
     def matched(self) -> tuple[str, ...]:
-        """Return the variables that only this stage matches on."""
         return self.fine_match
 
     @property
     def setting_in_words(self) -> str:
-        """Return the rate."""
         return f", then {percent(self.fine_rate)}"
 
     @property
     def columns_in_words(self) -> str:
-        """Say what strata.parquet has of it."""
         return "what the second stage matches on, and its rate"
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Return what the second stage matches on, and its rate: the same in all coarse strata."""
-        settings = {"fine_match": json.dumps(list(self.fine_match)), "fine_rate": str(self.fine_rate)}
-        return {FINE_COLUMNS[name]: text for name, text in settings.items()}
+        match = json.dumps(list(self.fine_match))
+        return {FINE_COLUMNS["fine_match"]: match, FINE_COLUMNS["fine_rate"]: str(self.fine_rate)}
 
     def promised(self, specification: Specification, *, unit: str) -> Specification:
-        """Return the same promise, with the theorem on two stages."""
         staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
         return replace(specification, theorem=(staged, *specification.theorem))
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
-        """Return the plan with the fine strata, the share that both stages move, and a promise between closer files."""
         fine = encode(plan.origin.data.households, [*self.match, *self.fine_match])
         sizes = count(fine.codes, groups=fine.count)
         coarse = np.zeros(fine.count, dtype=np.int64)
@@ -124,13 +117,13 @@ class FinerSwap(SwapStep):
             f"the largest fine stratum, {largest} records, whether live or not"
         )
         policy = Derived(formula=formula, value=staged_epsilon([coarse, fine])[-1], varies=True)
-        universe = replace(plan.universe, match=(*self.match, *self.fine_match))
-        multiverse = replace(plan.specification.multiverse, invariants=swap.margins(universe))
-        crossed = multiverse.invariants[0]
-        condition = f"the {crossed} is what the compared files agree on; the release neither keeps nor publishes it"
-        return FurtherPromise.between_closer(
-            plan.specification, multiverse, policy, name="fine_epsilon", agreed=f"the {crossed}", condition=condition
+        invariants = swap.margins(plan.hold, match=swap.matched, persons=plan.has_persons)
+        multiverse = replace(plan.specification.multiverse, invariants=invariants)
+        condition = (
+            f"the {invariants[0]} is what the compared files agree on; the release neither keeps nor publishes it"
         )
+        promised = plan.specification.with_flavor(multiverse=multiverse)
+        return FurtherPromise.of("fine_epsilon", promised, policy, agreed=f"the {invariants[0]}", condition=condition)
 
     def after(
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
@@ -145,10 +138,6 @@ class FinerSwap(SwapStep):
         rates = Rates.constant(self.fine_rate, strata=plan.fine.count)
         own = entropy.child("fine stage")
         swap_in_place(plan.fine.codes, swapped, rates=rates, entropy=own, threads=threads, progress=progress)
-
-
-def _rate(given: Any) -> Fraction:
-    return probability(given, where="fine_rate")
 
 
 class TwoStageSwap(RatedSwap):
@@ -188,7 +177,6 @@ class TwoStageSwap(RatedSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         return (
             f"Two-stage swapping: {', '.join(self.swap)} exchanged among {self.among} at {self.at_rate}, then "
             f"among those with equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
@@ -196,11 +184,8 @@ class TwoStageSwap(RatedSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        """Return what the moments of its tables follow from: both stages."""
         coarse = super().cell_law
-        if coarse is None:
-            return None
-        return replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
+        return coarse and replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
 
     def law(self, dataset: Any) -> Law:
         """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
@@ -214,7 +199,6 @@ class TwoStageSwap(RatedSwap):
         return Law(outcomes)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small coarse strata, each of one to four fine strata."""
         files = (
             *(("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz")),
             ("1a2a3b4c", "wxyz"),
@@ -225,7 +209,6 @@ class TwoStageSwap(RatedSwap):
         ]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return the promise for a file of one coarse stratum."""
         first: Any = universe[0]
         columns = {
             "fine": [m for (m, _), _ in first],
