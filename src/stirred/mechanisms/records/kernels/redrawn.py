@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.records.kernels.partition import Values
+from stirred.mechanisms.records.kernels.partition import Counts, Values
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import WORD_BITS, WordReader
 from stirred.randomness.integers import below
@@ -33,7 +33,6 @@ from stirred.randomness.inversion import Weights
 from stirred.spec.exact import Exact, ln
 
 Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 Points = npt.NDArray[np.uint64]
 
 # Terms below this share of the sum are left out.
