@@ -17,18 +17,21 @@ where r' and c' are the margins of x - f and v(i) = sum over j of u_(n-j) (-1)^(
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import pairwise, product
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
 from stirred.mechanisms.protocol import Array, StratumAudit
+from stirred.mechanisms.records.law import SwapLaw, class_law
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
 from stirred.spec.given_numbers import probability
+from stirred.spec.law import Law
 from stirred.spec.number_text import brief
 from stirred.spec.problems import refused, wrong
 from stirred.spec.swap_budget import derangements
@@ -178,6 +181,29 @@ def exact_loss_of_weights(hold: Margins, swap: Margins, weights: Sequence[Fracti
     """Return the exact loss of any swap whose permutations moving k records have probability ``weights[k]``."""
     tables = all_tables(hold, swap)
     return exact_loss_of_kernel(tables, up_to_symmetry(tables, hold, swap), _Kernel(hold, swap, weights))
+
+
+class ClassLaw(SwapLaw):
+    """A law that gives every permutation of a stratum moving k records the same probability: its ``weights``."""
+
+    __slots__ = ()
+
+    bound_for_every: ClassVar[str] = " with these margins"  # for which strata its bound holds
+
+    @abstractmethod
+    def weights(self, n: int) -> list[Fraction]:
+        """Return the probability of *each* permutation that moves exactly k of n records, for k = 0..n."""
+
+    @abstractmethod
+    def bound(self, hold: Margins, swap: Margins) -> Exact:
+        """Return what it promises for a stratum with these margins."""
+
+    def on_small(self, records: Any) -> Law:
+        return class_law(records, self.weights(len(records)))
+
+    def stratum_audit(self, hold: Margins, swap: Margins) -> StratumAudit:
+        found = exact_loss_of_weights(hold, swap, self.weights(sum(hold)))
+        return found.audit(self.bound(hold, swap), for_every=self.bound_for_every)
 
 
 class TableKernel(Protocol):

@@ -19,8 +19,15 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, SwapLaw, class_law, permutation_law
-from stirred.mechanisms.records.laws.counting import count_tables, exact_loss, permutation_moved, psa_weights
+from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, class_law, permutation_law
+from stirred.mechanisms.records.laws.counting import (
+    ClassLaw,
+    count_tables,
+    exact_loss,
+    permutation_moved,
+    psa_weights,
+    require_feasible,
+)
 from stirred.mechanisms.records.laws.varying import (
     LAW,
     THEOREM,
@@ -111,7 +118,7 @@ def declared_rules(rates: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermutationLaw(SwapLaw):
+class PermutationLaw(ClassLaw):
     """Select records independently with probability ``rate``, and exchange their values along a derangement.
 
     The selection is drawn again where exactly one record of a stratum is selected. ``declared`` rules give records with
@@ -122,17 +129,14 @@ class PermutationLaw(SwapLaw):
     name: ClassVar[str] = "permutation"
     rests_on: ClassVar[str] = SHARP
     passes: ClassVar[tuple[str, ...]] = ("selected",)
+    bound_for_every: ClassVar[str] = " of this size"
     # The budget is a formula in n, another one from n = 4 on, and attained where all values differ (R1).
-    audited: ClassVar[tuple[tuple[str, str], ...]] = (*SwapLaw.audited, ("abcd", "wxyz"))
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (*ClassLaw.audited, ("abcd", "wxyz"))
 
     rate: Fraction
     declared: tuple[Rule, ...] = ()
     imputed: str | None = None
     match: tuple[str, ...] = ()
-
-    @property
-    def base_rate(self) -> Fraction:
-        return self.rate
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -202,14 +206,19 @@ class PermutationLaw(SwapLaw):
         >>> found.passed, found.tables, found.exact_loss <= found.sharp_bound <= found.theorem_bound
         (True, 5, True)
         """
-        found = exact_loss(hold, swap, self.rate)
-        # A stratum with one hold value or one swap value has a single table: nothing to swap (R1, live).
-        size = sum(hold) if len(hold) > 1 and len(swap) > 1 else 0
+        require_feasible(hold, swap)
+        size = _live_records(hold, swap)
         return replace(
-            found.audit(psa_sharp_epsilon(self.rate, stratum=size), for_every=" of this size"),
+            ClassLaw.stratum_audit(self, hold, swap),
             theorem_bound=psa_epsilon(self.rate, largest_stratum=size),
             existential_bound=psa_existential_bound(self.rate, largest_stratum=size),
         )
+
+    def weights(self, n: int) -> list[Fraction]:
+        return psa_weights(n, self.rate)
+
+    def bound(self, hold: Sequence[int], swap: Sequence[int]) -> Exact:
+        return psa_sharp_epsilon(self.rate, stratum=_live_records(hold, swap))
 
     # ---- the strata, and whom the law moves in them
 
@@ -230,7 +239,6 @@ class PermutationLaw(SwapLaw):
         return replace(strata, live=strata.live & ~imputed_strata(strata, self.imputed))
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that move, for each stratum; not a number where that is protected."""
         if self.followed:
             return varying_shares(strata)
         if not self.rules:  # the strata may be those of a plan at another rate
@@ -241,7 +249,7 @@ class PermutationLaw(SwapLaw):
     def changed(self, strata: Strata, swap: Coded) -> Shares:
         """Return the share of records that change their value; refuse where it depends on what is protected."""
         if not self.followed:
-            return SwapLaw.changed(self, strata, swap)
+            return ClassLaw.changed(self, strata, swap)
         raise bad_plan(
             "whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
             where="rates",
@@ -259,9 +267,6 @@ class PermutationLaw(SwapLaw):
         from stirred.mechanisms.records.kernels.selected import swap_in_place
 
         return partial(swap_in_place, rates=strata.kernel_rates)
-
-    def on_small(self, records: Any) -> Law:
-        return psa_law(records, rate=self.rate)
 
     # ---- other rates
 
@@ -294,6 +299,11 @@ class PermutationLaw(SwapLaw):
         )
         y = "epsilon (relative to the invariants)"
         return Curve(points=points, marked=chosen, least=least, x="swap rate", y=y)
+
+
+def _live_records(hold: Sequence[int], swap: Sequence[int]) -> int:
+    """Return the size of a stratum; 0 where it has one hold or swap value, one table and nothing to swap (R1)."""
+    return sum(hold) if len(hold) > 1 and len(swap) > 1 else 0
 
 
 def sharp_policy(strata: Strata) -> PermutationSwapping:
@@ -351,7 +361,6 @@ class PermutationSwap(RatedSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         left = "" if self.imputed_flag is None else f" records flagged by {self.imputed_flag} are left as they are;"
         rates = f"at a rate of {self.swap_law.rate}"
         if self.rates:
