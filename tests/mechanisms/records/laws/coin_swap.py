@@ -1,8 +1,8 @@
 """A new member of the swapping family, in one file: a coin for each stratum, and all or nothing of it is permuted.
 
 With probability ``rate`` the swap values of a stratum are put in uniformly random order, otherwise all stay. Every
-table with the margins then has at least the probability rate/n!, and one of them 1 - rate more. Two tables are at least two
-records apart, so the loss is at most 1/2 ln(1 + (1 - rate) n!/rate).
+table with the margins then has at least the probability rate/n!, and one of them 1 - rate more. Two tables are at
+least two records apart, so the loss is at most 1/2 ln(1 + (1 - rate) n!/rate).
 """
 
 from __future__ import annotations

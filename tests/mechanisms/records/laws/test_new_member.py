@@ -20,7 +20,7 @@ from tests.release.bundles import households
 
 @pytest.fixture(autouse=True)
 def one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.BUILT_IN, "coin-swap", (CoinSwap.__module__, "CoinSwap"))  # type: ignore[misc]
+    monkeypatch.setitem(registry.BUILT_IN, "coin-swap", (CoinSwap.__module__, "CoinSwap"))
 
 
 @pytest.mark.parametrize("rate", ["1/3", "9/10"])

@@ -226,17 +226,15 @@ def exact_loss_of_kernel(tables: list[Table], outputs: Sequence[Table], kernel: 
     for t in outputs:
         scaled = [kernel.scaled(x, t) for x in tables]
         if (pair := search.impossible(scaled)) is not None:
-            return _infinite(kernel, tables, pair, t)
+            witness = _witness(kernel, tables[pair[0]], tables[pair[1]], t)
+            return UniverseExact(loss=INFINITE, witness=witness, tables=len(tables))
         search.look(t, scaled)
     return search.result(kernel)
 
 
-def _infinite(kernel: TableKernel, tables: list[Table], pair: tuple[int, int], t: Table) -> UniverseExact:
-    x, y = (tables[i] for i in pair)
-    witness = LossWitness(
-        table=x, other=y, output=t, distance=distance(x, y), probabilities=(kernel.probability(x, t), Fraction(0))
-    )
-    return UniverseExact(loss=INFINITE, witness=witness, tables=len(tables))
+def _witness(kernel: TableKernel, x: Table, y: Table, t: Table) -> LossWitness:
+    both = (kernel.probability(x, t), kernel.probability(y, t))
+    return LossWitness(table=x, other=y, output=t, distance=distance(x, y), probabilities=both)
 
 
 def distance(x: Table, y: Table) -> int:
@@ -349,10 +347,8 @@ class _Search:
             if (math.log(p) - math.log(q)) / apart >= self.best - 2 * _CLOSE
         }
         loss = largest(list(losses.values()))
-        (apart, _, _), (i, j, t) = next((key, self.close[key]) for key, value in losses.items() if not value < loss)
-        x, y = self.tables[i], self.tables[j]
-        both = (kernel.probability(x, t), kernel.probability(y, t))
-        witness = LossWitness(table=x, other=y, output=t, distance=apart, probabilities=both)
+        i, j, t = next(self.close[key] for key, value in losses.items() if not value < loss)
+        witness = _witness(kernel, self.tables[i], self.tables[j], t)
         return UniverseExact(loss=loss, witness=witness, tables=len(self.tables))
 
 

@@ -249,10 +249,6 @@ class MovedCount:
         stay = self._certain((head[0] << WORD_BITS | head[1]) * 2.0**-64)
         return self._records - (self._exact.draw(chain(head, words)) if stay is None else stay)
 
-    def draw_exactly(self, words: Iterator[int]) -> int:
-        """Return the same from the same words by integers alone: the oracle of ``draw``."""
-        return self._records - self._exact.draw(words) if self._weight and self._records > 1 else 0
-
     def _certain(self, point: float) -> int | None:
         """Return how many records stay, if double precision is enough to tell."""
         if self._quick is None:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, class_law, permutation_law
@@ -35,8 +35,8 @@ from stirred.mechanisms.records.laws.varying import (
     agreeing_on_imputed,
     as_named_values,
     beside_imputed,
-    check_rule,
     decisive_stratum,
+    declared_rules,
     fitting,
     followed_problems,
     law_beside_imputed,
@@ -96,25 +96,14 @@ class PermutationSettings(SwapSettings):
     def law(self) -> PermutationLaw:
         """Return the law; refuse rates that depend on anything but released values of the record itself (R8)."""
         rate = probability(self.rate, where="rate")
-        for place, rule in enumerate(self.rates, start=1):
-            check_rule(rule, where=f"rates entry {place}")
-            released = ("rate", *self.matched, *self.swap, *(self.hold or ()))
-            if self.hold is not None and (other := [name for name in rule if name not in released]):
-                raise bad_plan(
-                    f"rates may depend on match, hold and swap variables only, not on {listed(other)}",
-                    where=f"rates entry {place}",
-                    remedy="name values of the record that are released: rates by anything else, such as a flag of "
-                    "risk or rareness made from other records, lose in proportion to the size of the stratum",
-                )
-        return PermutationLaw(rate=rate, declared=declared_rules(self.rates), imputed=self.imputed, match=self.matched)
-
-
-def declared_rules(rates: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
-    """Return rules as they were written down, with exact rates."""
-    return tuple(
-        ({key: value for key, value in rule.items() if key != "rate"}, probability(rule["rate"], where="rates"))
-        for rule in rates
-    )
+        declared = declared_rules(
+            self.rates,
+            allowed=None if self.hold is None else (*self.matched, *self.swap, *self.hold),
+            only="rates may depend on match, hold and swap variables",
+            remedy="name values of the record that are released: rates by anything else, such as a flag of risk or "
+            "rareness made from other records, lose in proportion to the size of the stratum",
+        )
+        return PermutationLaw(rate=rate, declared=declared, imputed=self.imputed, match=self.matched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -502,18 +491,16 @@ def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | 
     each = {stratum: rates[strata.which[stratum]] for stratum in live.tolist()}
     losses = _enumerated({stratum: (margins[stratum], each[stratum]) for stratum in margins})
     exact = None if losses is None or not small else largest(list(losses.values()))
-    finite = all(rate > 0 and (rate < 1 or _always_reachable(*margins[stratum])) for stratum, rate in each.items())
+    # At rate 1 every table can become every other unless both margins have a 1 (R2b).
+    finite = all(rate > 0 and (rate < 1 or max(map(min, margins[n])) > 1) for n, rate in each.items())
     # Strata by the hundred thousand are mostly alike: each kind is bounded once.
     found = {} if losses is None else losses
     kinds = {(int(strata.which[n]), int(strata.records[n]), id(found.get(n))): n for n in each}
-    bounds = [_bound(each[n], int(strata.records[n]), found.get(n)) for n in kinds.values()]
+    bounds = [
+        found.get(n, INFINITE) if each[n] == 1 else psa_sharp_epsilon(each[n], stratum=int(strata.records[n]))
+        for n in kinds.values()
+    ]
     return OwnLoss(exact=exact, bound=largest(bounds), finite=finite)
-
-
-def _bound(rate: Fraction, records: int, enumerated: Exact | None) -> Exact:
-    if rate == 1:
-        return INFINITE if enumerated is None else enumerated
-    return psa_sharp_epsilon(rate, stratum=records)
 
 
 _Margins = tuple[tuple[int, ...], tuple[int, ...]]
@@ -554,8 +541,3 @@ def _enumerated(strata: dict[int, tuple[_Margins, Fraction]]) -> dict[int, Exact
 @lru_cache(maxsize=1024)  # plans that are compared differ in little, and their strata not at all
 def _loss(margins: _Margins, rate: Fraction) -> Exact:
     return exact_loss(*margins, rate).loss
-
-
-def _always_reachable(hold: tuple[int, ...], swap: tuple[int, ...]) -> bool:
-    """Say whether at rate 1 every table can become every other: not both margins have a 1 (R2b)."""
-    return min(hold) > 1 or min(swap) > 1

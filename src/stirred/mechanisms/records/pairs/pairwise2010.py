@@ -381,10 +381,8 @@ class Synthetic:
     law: Mapping[str, Fraction]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | Synthetic) -> Synthetic:
+    def of(cls, given: Mapping[str, Any]) -> Synthetic:
         """Return it from plain data."""
-        if isinstance(given, Synthetic):
-            return given
         if {*given} != {"column", "share", "law"} or not isinstance(given["law"], Mapping):
             what = "a synthetic column needs column, share and law; one that is fitted to the file has no budget"
             remedy = "declare the law beforehand: {column = 'age', share = '1/2', law = {'20' = '1/2', '30' = '1/2'}}"
