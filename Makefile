@@ -45,7 +45,7 @@ $(STAMP): requirements/dev.lock pyproject.toml
 .PHONY: kernels
 kernels: ## compile the numba kernels ahead of their first use
 	@echo "kernels: compiling"
-	@$(BIN)/python -m stirred.mechanisms.records.laws.warm
+	@$(BIN)/python -m tests.mechanisms.records.kernels.compile_kernels
 	@$(BIN)/python -m stirred.mechanisms.topdown.solve.files
 
 .PHONY: demo

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_set_up_compiles_the_kernels() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "-m stirred.mechanisms.records.laws.warm" in makefile
+    assert "-m tests.mechanisms.records.kernels.compile_kernels" in makefile
     set_up = makefile.split("$(STAMP):")[1].split("\n\n")[0]
     assert "kernels" in set_up
 
@@ -26,7 +26,8 @@ def test_set_up_compiles_the_kernels() -> None:
 def test_a_release_compiles_nothing_that_set_up_did_not_compile(tmp_path: Path) -> None:
     """With a fresh cache: after warming, a release with persons and rates of their own adds nothing to it."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-m", "stirred.mechanisms.records.laws.warm"], env=environment, check=True)
+    compiler = [sys.executable, "-m", "tests.mechanisms.records.kernels.compile_kernels"]
+    subprocess.run(compiler, env=environment, cwd=ROOT, check=True)
     before = {path.name for path in (tmp_path / "cache").rglob("*.nbc")}
     assert before
     homes = households(1_200_000)

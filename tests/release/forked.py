@@ -23,7 +23,7 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
         *("stirred.cli.main", "stirred.cli.swap", "stirred.release.run", "stirred.release.publish"),
-        *("stirred.mechanisms.records.laws.permutation", "stirred.mechanisms.records.laws.warm"),
+        *("stirred.mechanisms.records.laws.permutation", "tests.mechanisms.records.kernels.compile_kernels"),
         *("numba.np.arraymath", "numba.np.polynomial.polynomial_functions"),
     ]
 )

@@ -94,9 +94,10 @@ class SwapLaw(ABC):
         return ()
 
     @property
-    @abstractmethod
     def base_rate(self) -> Fraction:
         """Return the rate of all other strata; a law without one has its weight of a moved record here."""
+        rate: Fraction = self.rate  # type: ignore[attr-defined]
+        return rate
 
     def strata(
         self, households: pl.DataFrame, *, match: Sequence[str], swap: Coded | None, held: Sequence[Part] | None

@@ -8,12 +8,30 @@ from itertools import permutations
 import pytest
 
 from stirred.mechanisms.records.laws.counting import psa_weights
-from stirred.mechanisms.records.pairs.obscurity import mixture_loss, mixture_loss_of_pairs, obscurity_facts
+from stirred.mechanisms.records.pairs.engine import Prior, mixture_loss_of_pairs, obscurity_facts
 from stirred.spec import ln
-from stirred.spec.exact import largest
+from stirred.spec.exact import Exact, largest
 
 F = Fraction
 PRIOR = {F(1, 10): F(1, 2), F(1, 2): F(1, 2)}
+
+
+def mixture_loss(prior: Prior, *, records: int) -> Exact:
+    """Return the loss of the mixture on one stratum of so many records, all different: exact.
+
+    Outputs that move k and j records differ in at least max(2, abs(k - j)) records.
+    """
+    weights = [F(0)] * (records + 1)
+    for rate, chance in prior.items():
+        weights = [w + chance * u for w, u in zip(weights, psa_weights(records, rate), strict=True)]
+    kinds = [k for k in range(records + 1) if k != 1]
+    return largest([ln(weights[k] / weights[j]) / max(2, abs(k - j)) for k in kinds for j in kinds if k != j])
+
+
+def test_a_stratum_of_two_records_loses_what_the_mixture_says() -> None:
+    for prior in (PRIOR, {F(1, 10): F(1)}, {F(1, 3): F(1, 4), F(2, 3): F(3, 4)}):
+        assert mixture_loss_of_pairs(prior, strata=1) == mixture_loss(prior, records=2)
+    assert mixture_loss_of_pairs({F(0): F(1)}, strata=1).is_infinite
 
 
 def test_the_mixture_of_two_rates_on_singletons() -> None:

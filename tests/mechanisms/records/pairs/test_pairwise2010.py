@@ -49,9 +49,8 @@ def home(**other: Any) -> dict[str, Any]:
 def paired(rows: Sequence[dict[str, Any]], *, seed: int = 1, **rules: Any) -> set[tuple[int, int]]:
     """Return the pairs, households numbered from 1."""
     swap = PairwiseSwap(**{**RULES, **rules})
-    partner, _ = swap.swap_law.pairs(
-        Microdata(households=pl.DataFrame(list(rows))), RandomChoices(Entropy.from_seed(seed))
-    )
+    problem = swap.swap_law.problem(Microdata(households=pl.DataFrame(list(rows))))
+    partner, _ = problem.pairs(RandomChoices(Entropy.from_seed(seed)))
     return {(n + 1, int(other) + 1) for n, other in enumerate(partner) if n < other}
 
 
@@ -258,7 +257,7 @@ def test_what_is_drawn_follows_the_exact_law() -> None:
     real = PairwiseSwap(**{**own, "imputed": None, "occupied": None})
     data = pl.DataFrame(frame, schema=["held", "block"], orient="row").with_columns(alike=pl.lit(0))
     draws, seen = 1200, Counter[Any]()
-    matching = real.swap_law._matching(Microdata(households=data))
+    matching = real.swap_law.problem(Microdata(households=data))
     for seed in range(draws):
         partner, _ = matching.pairs(RandomChoices(Entropy.from_seed(f"p {seed}")))
         seen[tuple(sorted((h, frame[partner[n]][1]) for n, (h, _) in enumerate(frame)))] += 1

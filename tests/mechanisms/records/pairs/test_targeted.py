@@ -14,7 +14,7 @@ from stirred import Entropy
 from stirred.audit.exhaustive import audit
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.records.pairs.choices import ChoiceTree, ChoiceWeights, RandomChoices, law_of
-from stirred.mechanisms.records.pairs.targeted import TargetedFile, TargetedSwap, swapped_pairs
+from stirred.mechanisms.records.pairs.targeted import TargetedFile, TargetedSwap
 from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
 
@@ -23,7 +23,7 @@ F = Fraction
 
 def pairs_of(swap: TargetedSwap, data: Any, *, seed: Any = 1) -> tuple[set[frozenset[int]], list[int]]:
     microdata = data if isinstance(data, Microdata) else Microdata(households=data)
-    partner, failed = swap.swap_law.pairs(microdata, RandomChoices(Entropy.from_seed(seed)))
+    partner, failed = swap.swap_law.problem(microdata).pairs(RandomChoices(Entropy.from_seed(seed)))
     return {frozenset((n, int(other))) for n, other in enumerate(partner) if n != other}, failed
 
 
@@ -166,7 +166,7 @@ def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
     draws, problem = 1500, swap.swap_law.problem(Microdata(households=data))
     seen: Counter[Any] = Counter()
     for seed in range(draws):
-        partner, _ = swapped_pairs(problem, RandomChoices(Entropy.from_seed(f"law {seed}")))
+        partner, _ = problem.pairs(RandomChoices(Entropy.from_seed(f"law {seed}")))
         seen[tuple(sorted((h, frame[partner[n]][1]) for n, (h, _) in enumerate(frame)))] += 1
     chi = sum(float((seen[t] - draws * p) ** 2 / (draws * p)) for t, p in law.probabilities.items())
     assert {*seen} <= {*law.probabilities}
@@ -195,7 +195,7 @@ def test_no_pair_lies_in_one_area_and_all_pairs_agree_on_a_profile() -> None:
         swap = TargetedSwap(
             hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate="1/2"
         )
-        partner, _ = swap.swap_law.pairs(Microdata(households=frame), RandomChoices(Entropy.from_seed(seed)))
+        partner, _ = swap.swap_law.problem(Microdata(households=frame)).pairs(RandomChoices(Entropy.from_seed(seed)))
         moved = np.flatnonzero(partner != np.arange(60))
         assert moved.size > 20
         assert (area[moved] != area[partner[moved]]).all()
@@ -362,7 +362,7 @@ def test_the_plan_names_the_step_the_witness_and_what_is_near() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) -> None:
     with pytest.raises(StirredError, match=what):
-        assert TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], **how}).swap_law.prior
+        TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], **how})
 
 
 def test_columns_and_risks_that_are_not_there_are_refused() -> None:
@@ -371,7 +371,7 @@ def test_columns_and_risks_that_are_not_there_are_refused() -> None:
         swap.plan(ONE)
     wrong = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["race"], risk_threshold="1/2")
     with pytest.raises(StirredError, match="risks are numbers from 0 to 2,000"):
-        wrong.swap_law.pairs(Microdata(households=ONE), RandomChoices(Entropy.from_seed(1)))
+        wrong.swap_law.problem(Microdata(households=ONE))
 
 
 def test_nobody_is_swapped_twice_or_inside_the_area() -> None:
@@ -385,7 +385,7 @@ def test_nobody_is_swapped_twice_or_inside_the_area() -> None:
         profiles=[rng.integers(0, 30, 600), np.zeros(600, dtype=np.int64)],
         rate=F(1, 5),
     )
-    partner, failed = swapped_pairs(problem, RandomChoices(Entropy.from_seed(2)))
+    partner, failed = problem.pairs(RandomChoices(Entropy.from_seed(2)))
     rows = np.arange(600)
     assert np.array_equal(partner[partner], rows)
     moved = rows[partner != rows]

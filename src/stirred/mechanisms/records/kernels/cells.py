@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from stirred.data.code_kernels import count_codes
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.kernels.addressing import chunks_of, rows_of
 from stirred.mechanisms.records.kernels.partition import (
@@ -64,7 +65,7 @@ class CellCounts:
 
         def count(chunk: int, have: Values) -> None:
             require_below(stratum[rows_of(chunk)], groups=strata)
-            _count_codes(stratum[rows_of(chunk)], have)
+            count_codes(stratum[rows_of(chunk)], have)
 
         have = _count(count, rows=stratum.size, cells=strata, workers=workers)
         place = np.zeros(1, dtype=np.uint32)
@@ -170,12 +171,6 @@ def _ranked(stratum: Codes, swap: Values, *, strata: int, values: int, workers: 
     place = np.arange(sizes.max(), dtype=np.uint32)
     starts = np.cumsum(sizes[: strata + 1])
     return CellCounts(stratum=stratum, starts=starts, have=have, value=value, place=place, codes=codes)
-
-
-@compiled
-def _count_codes(stratum: Codes, have: Values) -> None:
-    for row in range(stratum.size):
-        have[stratum[row]] += np.uint32(1)
 
 
 @compiled

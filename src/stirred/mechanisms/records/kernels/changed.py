@@ -13,12 +13,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from stirred.mechanisms.records.kernels.partition import Counts
+from stirred.mechanisms.records.kernels.redrawn import Floats
 from stirred.randomness.compiled import compiled
-
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 _TINY = 1e-18
 # From so many expected records on, the peak of their law stands for its mean.

@@ -19,20 +19,21 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.kernels.addressing import Excerpt, rows_of
 from stirred.mechanisms.records.kernels.cells import CellCounts
 from stirred.mechanisms.records.kernels.partition import (
     Codes,
-    Items,
+    Counts,
+    Limits,
     Offsets,
     Positions,
     Progress,
     Scratch,
     Values,
     Workers,
+    derange_groups,
     group_block,
     partition_rows,
     require_columns,
@@ -40,9 +41,7 @@ from stirred.mechanisms.records.kernels.partition import (
 )
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
-from stirred.randomness.kernel import derange_slices, shuffle_slices
-
-Limits = npt.NDArray[np.uint16]
+from stirred.randomness.kernel import shuffle_slices
 
 # Standard deviations, and records, by which more candidates are expected than needed: a cell is short with a
 # probability of at most 1e-5, mostly far less.
@@ -144,7 +143,9 @@ class CountedExchange:
         chosen = _choose(kinds, candidates[own], self._need[own], choose)
         if cells.codes is not None:
             listed[:] = cells.codes[own][kinds]
-        _arrange(listed, offsets, chosen, arrange, derange=self._derange)
+        codes, slices = listed[chosen], np.searchsorted(chosen, offsets.astype(np.uint32))
+        (derange_groups if self._derange else shuffle_slices)(codes, slices, arrange)
+        listed[chosen] = codes
 
 
 def _choose(kinds: Values, have: Values, need: Values, reader: WordReader) -> Values:
@@ -155,20 +156,6 @@ def _choose(kinds: Values, have: Values, need: Values, reader: WordReader) -> Va
     while not _choose_kinds(kinds, left, reader.words, reader.cursor, state, places):
         reader.refill(kinds.size)
     return places[: state[1]]
-
-
-def _arrange(listed: Values, offsets: Offsets, chosen: Values, reader: WordReader, *, derange: bool) -> None:
-    """Shuffle or derange the swap codes of the chosen records inside each stratum."""
-    slices = np.searchsorted(chosen, offsets.astype(np.uint32))
-    if derange:
-        items = np.empty(chosen.size, dtype=np.uint64)
-        _lift_with_places(listed, chosen, slices, items)
-        derange_slices(items, slices, reader)
-        listed[chosen] = items.astype(np.uint32)  # the lower half
-    else:
-        codes = listed[chosen]
-        shuffle_slices(codes, slices, reader)
-        listed[chosen] = codes
 
 
 @compiled
@@ -240,17 +227,6 @@ def _choose_kinds(kinds: Values, left: Values, words: Words, cursor: Offsets, st
         left[kind, 1] = needed - np.uint64(taken)
     cursor[0], state[0], state[1] = current, kinds.size, chosen
     return True
-
-
-@compiled
-def _lift_with_places(listed: Values, chosen: Values, slices: Offsets, items: Items) -> None:
-    """List the swap codes of the chosen, with their places in the upper halves as a derangement wants them."""
-    for part in range(slices.size - 1):
-        for place in range(slices[part], slices[part + 1]):
-            items[place] = np.uint64(place - slices[part]) << _WORD | np.uint64(listed[chosen[place]])
-
-
-Counts = npt.NDArray[np.int64]
 
 
 class Counting(Protocol):

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from stirred.mechanisms.records.kernels.addressing import CHUNK_ROWS, blocks_of, chunks_of, rows_of
 from stirred.randomness.compiled import compiled
-from stirred.randomness.entropy import BUFFER_WORDS
+from stirred.randomness.entropy import BUFFER_WORDS, WordReader
+from stirred.randomness.kernel import derange_slices
 
 # stage, pieces done, pieces in all. Called from the thread that started the work.
 Progress = Callable[[str, int, int], None]
@@ -93,6 +94,8 @@ Codes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 Values = npt.NDArray[np.uint32]
 Positions = npt.NDArray[np.uint16]
 Offsets = npt.NDArray[np.int64]
+Counts = Offsets
+Limits = Positions
 Items = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
@@ -191,17 +194,6 @@ def every_row(rows: int) -> Mark:
     return lambda chunk: everyone[: rows - chunk * CHUNK_ROWS]
 
 
-def sort_block(listed: Values, inner: Positions, *, codes: int) -> tuple[Items, Offsets]:
-    """Return a block's entries grouped by code, and where each code's slice begins.
-
-    An item carries its place inside its slice in the upper 32 bits and the entry in the lower.
-    """
-    items = np.empty(listed.size, dtype=np.uint64)
-    offsets = np.zeros(codes + 1, dtype=np.int64)
-    _sort_block(listed, inner, items, offsets)
-    return items, offsets
-
-
 def group_block(listed: Values, inner: Positions, *, codes: int) -> Offsets:
     """Group a block's list by code, in place, and return where each code's slice begins."""
     if inner.size == 0:
@@ -214,12 +206,16 @@ def group_block(listed: Values, inner: Positions, *, codes: int) -> Offsets:
 def ungroup_block(listed: Values, inner: Positions, offsets: Offsets) -> None:
     """Bring a block's list back into row order, in place: undo ``group_block``."""
     if inner.size:
-        _unsort_block(listed.copy(), offsets[:-1].copy(), inner, listed)
+        _ungroup_block(listed.copy(), offsets[:-1].copy(), inner, listed)
 
 
-def unsort_block(items: Items, offsets: Offsets, inner: Positions, *, listed: Values) -> None:
-    """Write the lower halves of grouped items back into the block's list: undo ``sort_block``."""
-    _unsort_block(items, offsets[:-1].copy(), inner, listed)
+def derange_groups(grouped: Values, offsets: Offsets, reader: WordReader) -> None:
+    """Derange every slice of a grouped list, in place; a slice of one entry stays as it is."""
+    # An item carries its place inside its slice in the upper 32 bits and the entry in the lower.
+    items = np.empty(grouped.size, dtype=np.uint64)
+    _number_places(grouped, offsets, items)
+    derange_slices(items, offsets, reader)
+    grouped[:] = items.astype(np.uint32)
 
 
 def require_column(codes: Codes, *, name: str) -> None:
@@ -290,25 +286,15 @@ def _group_block(listed: Values, inner: Positions, grouped: Values, offsets: Off
 
 
 @compiled
-def _sort_block(listed: Values, inner: Positions, items: Items, offsets: Offsets) -> None:
-    single = inner.size == 0
+def _ungroup_block(grouped: Values, cursors: Offsets, inner: Positions, listed: Values) -> None:
     for entry in range(listed.size):
-        code = np.int64(0) if single else np.int64(inner[entry])
-        offsets[code + 1] += 1
-    for number in range(1, offsets.size):
-        offsets[number] += offsets[number - 1]
-    cursors = offsets[:-1].copy()
-    for entry in range(listed.size):
-        code = np.int64(0) if single else np.int64(inner[entry])
-        place = cursors[code]
-        cursors[code] = place + 1
-        items[place] = np.uint64(place - offsets[code]) << _WORD | np.uint64(listed[entry])
+        code = np.int64(inner[entry])
+        listed[entry] = grouped[cursors[code]]
+        cursors[code] += 1
 
 
 @compiled
-def _unsort_block(items: Items | Values, cursors: Offsets, inner: Positions, listed: Values) -> None:
-    single = inner.size == 0
-    for entry in range(listed.size):
-        code = np.int64(0) if single else np.int64(inner[entry])
-        listed[entry] = np.uint32(items[cursors[code]])
-        cursors[code] += 1
+def _number_places(grouped: Values, offsets: Offsets, items: Items) -> None:
+    for part in range(offsets.size - 1):
+        for entry in range(offsets[part], offsets[part + 1]):
+            items[entry] = np.uint64(entry - offsets[part]) << _WORD | np.uint64(grouped[entry])

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from stirred.randomness.bernoulli import Threshold, require_probability
 
-Thresholds = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rates:
@@ -74,7 +72,7 @@ class Rates:
         return self.values[int(self.index[row if self.by_record else stratum])]
 
 
-def thresholds(rates: Sequence[Fraction]) -> Thresholds:
+def thresholds(rates: Sequence[Fraction]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return the first digits and the tying words of rates, for compiled code."""
     each = [Threshold.of(rate) for rate in rates]
     return (

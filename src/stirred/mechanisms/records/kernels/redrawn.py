@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.records.kernels.partition import Values
+from stirred.mechanisms.records.kernels.partition import Counts, Values
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import WORD_BITS, WordReader
 from stirred.randomness.integers import below
@@ -33,7 +33,6 @@ from stirred.randomness.inversion import Weights
 from stirred.spec.exact import Exact, ln
 
 Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 Points = npt.NDArray[np.uint64]
 
 # Terms below this share of the sum are left out.
@@ -326,15 +325,15 @@ class Mixing:
         self._base, self._terms = at_centre.log, at_centre.terms
         self.hat = self._make_hat(u, at_centre)
 
-    def draw(self, words: Iterator[int], *, exactly: bool = False) -> int:
-        """Return u in steps of the lattice. ``exactly`` decides everything by integers: the oracle."""
+    def draw(self, words: Iterator[int]) -> int:
+        """Return u in steps of the lattice."""
         while True:
             point, halved = self.hat.propose(words)
             head = [next(words), next(words)]
             if point < 1:
                 continue
             uniform = (head[0] << WORD_BITS | head[1]) * 2.0**-64
-            kept = None if exactly else self._certainly_kept(point, halved, uniform)
+            kept = self._certainly_kept(point, halved, uniform)
             if kept is None:
                 kept = self._exactly_kept(point, halved, chain(head, words))
             if kept:
@@ -493,13 +492,6 @@ class SelectedCounts:
             for place in np.flatnonzero(drawn < 0).tolist():
                 drawn[place] = self._draw_one(place, point, heads, words)
         return drawn
-
-    def draw_exactly(self, words: WordReader) -> Counts:
-        """Return the same from the same words by integers alone: the oracle of ``draw``."""
-        point = self._mixing.draw(words, exactly=True)
-        heads = words.take(2 * self._counts.size).astype(np.uint64)
-        drawn = [self._draw_one(place, point, heads, words) for place in range(self._counts.size)]
-        return np.array(drawn, dtype=np.int64)
 
     def _draw_one(self, place: int, point: int, heads: npt.NDArray[np.uint64], words: WordReader) -> int:
         count, rate = int(self._counts[place]), self._odds(place) * point * STEP

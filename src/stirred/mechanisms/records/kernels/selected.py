@@ -37,18 +37,17 @@ from stirred.mechanisms.records.kernels.partition import (
     Scratch,
     Values,
     Workers,
+    derange_groups,
     group_block,
     partition_rows,
     require_columns,
-    sort_block,
     ungroup_block,
-    unsort_block,
 )
 from stirred.mechanisms.records.kernels.rates import Rates, thresholds
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
-from stirred.randomness.kernel import derange_slices, shuffle_slices
+from stirred.randomness.kernel import shuffle_slices
 
 
 class Selector:
@@ -159,15 +158,11 @@ def swap_in_place(
     shift = excerpt.shift(rates.strata)
     mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
     selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
-    listed, inner = selection.gather(swap, workers=workers)
+    alone = _exchange(selection, swap, strata=rates.strata, derange=derange, entropy=entropy, workers=workers)
     if not derange:
-        _shuffle_blocks(selection, listed, inner, entropy=entropy, workers=workers)
-        selection.give_back(listed, swap, workers=workers)
         return selection.size
-    alone = _derange_blocks(selection, listed, inner, strata=rates.strata, entropy=entropy, workers=workers)
-    selection.give_back(listed, swap, workers=workers)
     selected = selection.size - int(np.count_nonzero(alone))
-    del selection, listed, inner
+    del selection
     if progress is not None:
         progress("redraw", 0, 1)  # said whether or not there is anything to select again: it depends on the selection
     if alone.any():
@@ -175,59 +170,37 @@ def swap_in_place(
     return selected
 
 
-def _derange_blocks(
-    selection: Partition,
-    listed: Values,
-    inner: Positions,
-    *,
-    strata: int,
-    entropy: Entropy,
-    workers: Workers,
+def _exchange(
+    selection: Partition, swap: Values, *, strata: int, derange: bool, entropy: Entropy, workers: Workers
 ) -> Flags:
-    """Derange the listed codes of every stratum; return the strata with exactly one selected record.
+    """Derange or shuffle the swap codes of the selected of every stratum; return the strata with exactly one.
 
-    Those strata stay as they are here and are left to ``Redraw``, which reconsiders all their
+    Those strata stay as they are here; in a derangement they are left to ``Redraw``, which reconsiders all their
     records (lines 11-13).
     """
     alone = np.zeros(strata, dtype=np.bool_)
-    keystream = entropy.keystream(addressing.DERANGE)
+    keystream = entropy.keystream(addressing.DERANGE if derange else addressing.SHUFFLE_SELECTED)
+    arrange = derange_groups if derange else shuffle_slices
+    listed, inner = selection.gather(swap, workers=workers)
     scratch = Scratch()
 
     def work(block: int) -> None:
         entries = slice(*selection.bounds[block : block + 2])
         flags = alone[block << selection.shift : (block + 1) << selection.shift]
-        items, offsets = sort_block(listed[entries], inner[entries], codes=flags.size)
+        offsets = group_block(listed[entries], inner[entries], codes=flags.size)
         np.equal(np.diff(offsets), 1, out=flags)
-        derange_slices(items, offsets, keystream.reader(block, buffer=scratch.words))
-        unsort_block(items, offsets, inner[entries], listed=listed[entries])
-
-    workers.run("derange", work, selection.largest_first())
-    return alone
-
-
-def _shuffle_blocks(
-    selection: Partition, listed: Values, inner: Positions, *, entropy: Entropy, workers: Workers
-) -> None:
-    """Shuffle the listed codes of every stratum."""
-    keystream = entropy.keystream(addressing.SHUFFLE_SELECTED)
-    scratch = Scratch()
-
-    def work(block: int) -> None:
-        entries = slice(*selection.bounds[block : block + 2])
-        offsets = group_block(listed[entries], inner[entries], codes=1 << selection.shift)
-        shuffle_slices(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
+        arrange(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
         ungroup_block(listed[entries], inner[entries], offsets)
 
-    workers.run("shuffle", work, selection.largest_first())
+    workers.run("derange" if derange else "shuffle", work, selection.largest_first())
+    selection.give_back(listed, swap, workers=workers)
+    return alone
 
 
 # How a compiled selection ended.
 _DONE: Final = 0
 _TIED: Final = 1
 _OUT_OF_WORDS: Final = 2
-
-_WORD = np.uint64(32)
-_LOW = np.uint64(0xFFFF_FFFF)
 
 
 class Redraw:
@@ -255,9 +228,9 @@ class Redraw:
         selected = np.zeros(members.blocks, dtype=np.int64)
 
         def work(block: int) -> None:
-            begin, end = members.bounds[block : block + 2]
+            entries = slice(*members.bounds[block : block + 2])
             strata = min(1 << shift, self._flags.size - (block << shift))
-            records, offsets = sort_block(rows[begin:end], inner[begin:end], codes=strata)
+            records, offsets = rows[entries], group_block(rows[entries], inner[entries], codes=strata)
             chosen = self._select(block, records, offsets, first=block << shift)
             selected[block] = self._derange(block, records, offsets, chosen)
 
@@ -267,7 +240,7 @@ class Redraw:
     def _mark(self, chunk: int) -> Positions:
         return np.flatnonzero(self._flags[self._stratum[rows_of(chunk)]]).astype(np.uint16)
 
-    def _select(self, block: int, records: Items, offsets: Offsets, *, first: int) -> Flags:
+    def _select(self, block: int, records: Values, offsets: Offsets, *, first: int) -> Flags:
         """Return which records of a block are selected, after as many draws as each stratum needs."""
         chosen = np.zeros(records.size, dtype=np.bool_)
         kinds, by_record = self._kinds(records, first, offsets.size - 1), self._rates.by_record
@@ -285,32 +258,29 @@ class Redraw:
                 self._settle_tie(records, offsets, state, chosen, reader, first=first)
 
     def _settle_tie(
-        self, records: Items, offsets: Offsets, state: Offsets, chosen: Flags, reader: WordReader, *, first: int
+        self, records: Values, offsets: Offsets, state: Offsets, chosen: Flags, reader: WordReader, *, first: int
     ) -> None:
         """Decide the record whose word, the last one read, agrees with the rate so far: read on."""
         stratum, decided, _ = state.tolist()
         word, place = int(reader.words[reader.cursor[0] - 1]), offsets[stratum] + decided
-        rate = self._rates.of_record(int(records[place] & _LOW), first + stratum)
+        rate = self._rates.of_record(int(records[place]), first + stratum)
         hit = bernoulli(rate, chain([word], reader))
         chosen[place] = hit
         state += (0, 1, hit)
 
-    def _derange(self, block: int, records: Items, offsets: Offsets, chosen: Flags) -> int:
+    def _derange(self, block: int, records: Values, offsets: Offsets, chosen: Flags) -> int:
         """Move the swap codes of the chosen records of a block (lines 15-17); return their number."""
-        selected = int(np.count_nonzero(chosen))
-        rows = np.empty(selected, dtype=np.uint32)
-        items = np.empty(selected, dtype=np.uint64)
-        slices = np.zeros_like(offsets)
-        _lift(records, offsets, chosen, self._swap, rows, items, slices)
-        derange_slices(items, slices, self._derangements.reader(block, buffer=self._scratch.words))
-        self._swap[rows] = items.astype(np.uint32)  # the lower half
-        return selected
+        rows = records[chosen]
+        values, slices = self._swap[rows], np.append(0, np.cumsum(chosen))[offsets]
+        derange_groups(values, slices, self._derangements.reader(block, buffer=self._scratch.words))
+        self._swap[rows] = values
+        return rows.size
 
-    def _kinds(self, records: Items, first: int, strata: int) -> npt.NDArray[np.uint32]:
+    def _kinds(self, records: Values, first: int, strata: int) -> npt.NDArray[np.uint32]:
         """Return which rate each stratum of a block has or, with rates by record, each of its records."""
         if self._rates.index is None:
             return np.zeros(strata, dtype=np.uint32)
-        own = records & _LOW if self._rates.by_record else slice(first, first + strata)
+        own = records if self._rates.by_record else slice(first, first + strata)
         return self._rates.index[own].astype(np.uint32, copy=False)
 
 
@@ -359,26 +329,3 @@ def _select_again(
     cursor[0] = current
     state[0], state[1], state[2] = stratum, decided, selected
     return end
-
-
-@compiled
-def _lift(
-    records: Items,
-    offsets: Offsets,
-    chosen: Flags,
-    swap: Values,
-    rows: Values,
-    items: Items,
-    slices: Offsets,
-) -> None:
-    """List the chosen records' rows, and their swap codes with their places, stratum by stratum."""
-    lifted = 0
-    for stratum in range(offsets.size - 1):
-        slices[stratum] = lifted
-        for record in range(offsets[stratum], offsets[stratum + 1]):
-            if chosen[record]:
-                row = records[record] & _LOW
-                rows[lifted] = row
-                items[lifted] = np.uint64(lifted - slices[stratum]) << _WORD | np.uint64(swap[row])
-                lifted += 1
-    slices[offsets.size - 1] = lifted

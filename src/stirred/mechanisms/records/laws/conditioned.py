@@ -97,10 +97,6 @@ class ConditionedLaw(SwapLaw):
     rate: Fraction
     redraw_law: str | Mapping[str, Fraction] = "uniform"
 
-    @property
-    def base_rate(self) -> Fraction:
-        return self.rate
-
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
         """Return the exact loss (R6) on a stratum where hold and swap values occur this often, beside its bound.
 
@@ -164,31 +160,27 @@ class ConditionedLaw(SwapLaw):
         """Return the largest loss over the live strata: screened in double precision, decided exactly."""
         from stirred.mechanisms.records.kernels.redrawn import LATTICE_EPSILON
 
-        declared = self._masses(swap)
-        rate = self.rate
+        rate, margins, masses = self.rate, strata.margins, self._float_masses(swap, strata.margins)
         if not strata.live.any() or rate == 1:
             return ZERO
         if rate == 0:
             return INFINITE
-        margins = strata.margins
-        sizes, present = margins.records, margins.values_present
-        masses = self._float_masses(swap, margins)
         first, second = margins.smallest(masses)
         live = strata.live[margins.stratum[first]]
         first, second = first[live], second[live]
         odds = float(rate / (1 - rate))
         ratio = (1 + 1 / (odds * masses[first])) * (1 + 1 / (odds * masses[second]))
-        pairs = set()
-        for place in np.flatnonzero(ratio >= ratio.max() * (1 - _CLOSE)).tolist():
-            here = [first[place], second[place]]
-            pairs.add(tuple(self._exact_mass(margins, int(i), declared, sizes, present) for i in here))
-        return largest([redraw_epsilon(rate, pair) for pair in sorted(pairs)]) + LATTICE_EPSILON
+        values, stratum = swap.levels.to_series(0), margins.stratum
 
-    def _exact_mass(self, margins: Any, place: int, declared: Any, sizes: Any, present: Any) -> Fraction:
-        stratum = int(margins.stratum[place])
-        if declared is not None:
-            return Fraction(declared[int(margins.value[place])])
-        return self._mass(None, int(margins.count[place]), int(sizes[stratum]), int(present[stratum]))
+        def exactly(i: int) -> Fraction:
+            present = int(margins.values_present[stratum[i]])
+            return self._mass(
+                values[int(margins.value[i])], int(margins.count[i]), int(margins.records[stratum[i]]), present
+            )
+
+        close = np.flatnonzero(ratio >= ratio.max() * (1 - _CLOSE)).tolist()
+        pairs = {(exactly(first[place]), exactly(second[place])) for place in close}
+        return largest([redraw_epsilon(rate, pair) for pair in sorted(pairs)]) + LATTICE_EPSILON
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
         margins = strata.margins
@@ -249,7 +241,6 @@ class ConditionedSwap(RatedSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         redraw = str(self.swap_law.redraw_law)
         law = {"uniform": "a uniform law", "proportional": "a law by size"}.get(redraw, "a declared law")
         return (

@@ -17,18 +17,21 @@ where r' and c' are the margins of x - f and v(i) = sum over j of u_(n-j) (-1)^(
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import pairwise, product
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
 from stirred.mechanisms.protocol import Array, StratumAudit
+from stirred.mechanisms.records.law import SwapLaw, class_law
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
 from stirred.spec.given_numbers import probability
+from stirred.spec.law import Law
 from stirred.spec.number_text import brief
 from stirred.spec.problems import refused, wrong
 from stirred.spec.swap_budget import derangements
@@ -180,6 +183,29 @@ def exact_loss_of_weights(hold: Margins, swap: Margins, weights: Sequence[Fracti
     return exact_loss_of_kernel(tables, up_to_symmetry(tables, hold, swap), _Kernel(hold, swap, weights))
 
 
+class ClassLaw(SwapLaw):
+    """A law that gives every permutation of a stratum moving k records the same probability: its ``weights``."""
+
+    __slots__ = ()
+
+    bound_for_every: ClassVar[str] = " with these margins"  # for which strata its bound holds
+
+    @abstractmethod
+    def weights(self, n: int) -> list[Fraction]:
+        """Return the probability of *each* permutation that moves exactly k of n records, for k = 0..n."""
+
+    @abstractmethod
+    def bound(self, hold: Margins, swap: Margins) -> Exact:
+        """Return what it promises for a stratum with these margins."""
+
+    def on_small(self, records: Any) -> Law:
+        return class_law(records, self.weights(len(records)))
+
+    def stratum_audit(self, hold: Margins, swap: Margins) -> StratumAudit:
+        found = exact_loss_of_weights(hold, swap, self.weights(sum(hold)))
+        return found.audit(self.bound(hold, swap), for_every=self.bound_for_every)
+
+
 class TableKernel(Protocol):
     """The law of the released table t for every table x of one stratum."""
 
@@ -200,17 +226,15 @@ def exact_loss_of_kernel(tables: list[Table], outputs: Sequence[Table], kernel: 
     for t in outputs:
         scaled = [kernel.scaled(x, t) for x in tables]
         if (pair := search.impossible(scaled)) is not None:
-            return _infinite(kernel, tables, pair, t)
+            witness = _witness(kernel, tables[pair[0]], tables[pair[1]], t)
+            return UniverseExact(loss=INFINITE, witness=witness, tables=len(tables))
         search.look(t, scaled)
     return search.result(kernel)
 
 
-def _infinite(kernel: TableKernel, tables: list[Table], pair: tuple[int, int], t: Table) -> UniverseExact:
-    x, y = (tables[i] for i in pair)
-    witness = LossWitness(
-        table=x, other=y, output=t, distance=distance(x, y), probabilities=(kernel.probability(x, t), Fraction(0))
-    )
-    return UniverseExact(loss=INFINITE, witness=witness, tables=len(tables))
+def _witness(kernel: TableKernel, x: Table, y: Table, t: Table) -> LossWitness:
+    both = (kernel.probability(x, t), kernel.probability(y, t))
+    return LossWitness(table=x, other=y, output=t, distance=distance(x, y), probabilities=both)
 
 
 def distance(x: Table, y: Table) -> int:
@@ -323,10 +347,8 @@ class _Search:
             if (math.log(p) - math.log(q)) / apart >= self.best - 2 * _CLOSE
         }
         loss = largest(list(losses.values()))
-        (apart, _, _), (i, j, t) = next((key, self.close[key]) for key, value in losses.items() if not value < loss)
-        x, y = self.tables[i], self.tables[j]
-        both = (kernel.probability(x, t), kernel.probability(y, t))
-        witness = LossWitness(table=x, other=y, output=t, distance=apart, probabilities=both)
+        i, j, t = next(self.close[key] for key, value in losses.items() if not value < loss)
+        witness = _witness(kernel, self.tables[i], self.tables[j], t)
         return UniverseExact(loss=loss, witness=witness, tables=len(self.tables))
 
 

@@ -15,17 +15,17 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import NumberMoved, Rate, StratumAudit
+from stirred.mechanisms.protocol import NumberMoved, Rate
 from stirred.mechanisms.records.engine import Swap
-from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, class_law
-from stirred.mechanisms.records.laws.counting import exact_loss_of_weights
+from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
+from stirred.mechanisms.records.laws.counting import ClassLaw
 from stirred.mechanisms.records.roles import SwapSettings
 from stirred.mechanisms.records.strata import Shares, Strata
 from stirred.randomness.entropy import WORD_BITS
@@ -33,7 +33,6 @@ from stirred.randomness.inversion import Weights
 from stirred.spec.budget import Derived
 from stirred.spec.exact import INFINITE, ZERO, Exact, exp, ln
 from stirred.spec.given_numbers import Number, fraction, loss
-from stirred.spec.law import Law
 from stirred.spec.problems import refused
 from stirred.spec.swap_budget import derangements
 
@@ -48,12 +47,17 @@ class MallowsSettings(SwapSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MallowsLaw(SwapLaw):
-    """A permutation that moves k records has weight exp(-epsilon k), in every stratum."""
+class MallowsLaw(ClassLaw):
+    """A permutation that moves k records has weight exp(-epsilon k), in every stratum.
+
+    >>> MallowsLaw(epsilon=ln(3)).stratum_audit((2, 2), (2, 2)).passed
+    True
+    """
 
     name: ClassVar[str] = "mallows"
     rests_on: ClassVar[str] = "R5, Mallows swapping (docs/theory/swapping-family.md)"
     passes: ClassVar[tuple[str, ...]] = ("counted",)
+    bound_for_every: ClassVar[str] = ", whatever its size"
 
     epsilon: Exact
 
@@ -72,14 +76,11 @@ class MallowsLaw(SwapLaw):
         formula = f"the parameter of the Mallows law, {self.epsilon}, in every stratum of any size; 0 if none is live"
         return Derived(formula=formula, value=value, varies=True)
 
-    def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss (R5) on a stratum where hold and swap values occur this often, beside its bound.
+    def weights(self, n: int) -> list[Fraction]:
+        return mallows_weights(n, self.weight)
 
-        >>> MallowsLaw(epsilon=ln(3)).stratum_audit((2, 2), (2, 2)).passed
-        True
-        """
-        found = exact_loss_of_weights(hold, swap, mallows_weights(sum(hold), self.weight))
-        return found.audit(mallows_epsilon(self.weight), for_every=", whatever its size")
+    def bound(self, hold: Sequence[int], swap: Sequence[int]) -> Exact:
+        return mallows_epsilon(self.weight)
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
         sizes, which = np.unique(strata.records, return_inverse=True)
@@ -91,9 +92,6 @@ class MallowsLaw(SwapLaw):
 
         counting = MallowsCounting(self.weight)
         return partial(swap_counted_in_place, strata=strata.count, values=swap.count, counting=counting)
-
-    def on_small(self, records: Any) -> Law:
-        return class_law(records, mallows_weights(len(records), self.weight))
 
 
 def mallows_moved(records: int, weight: Fraction) -> tuple[Shares, Shares]:
@@ -142,7 +140,6 @@ class MallowsSwap(Swap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         return (
             f"Mallows swapping: {', '.join(self.swap)} exchanged among {self.among} along permutations that are less "
             f"likely by exp(-{self.swap_law.epsilon}) for each record they move; everything else is held."
@@ -250,10 +247,6 @@ class MovedCount:
         head = [next(words), next(words)]
         stay = self._certain((head[0] << WORD_BITS | head[1]) * 2.0**-64)
         return self._records - (self._exact.draw(chain(head, words)) if stay is None else stay)
-
-    def draw_exactly(self, words: Iterator[int]) -> int:
-        """Return the same from the same words by integers alone: the oracle of ``draw``."""
-        return self._records - self._exact.draw(words) if self._weight and self._records > 1 else 0
 
     def _certain(self, point: float) -> int | None:
         """Return how many records stay, if double precision is enough to tell."""

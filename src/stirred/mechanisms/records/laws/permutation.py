@@ -16,11 +16,18 @@ from pydantic import Field
 
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, SwapLaw, class_law, permutation_law
-from stirred.mechanisms.records.laws.counting import count_tables, exact_loss, permutation_moved, psa_weights
+from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, class_law, permutation_law
+from stirred.mechanisms.records.laws.counting import (
+    ClassLaw,
+    count_tables,
+    exact_loss,
+    permutation_moved,
+    psa_weights,
+    require_feasible,
+)
 from stirred.mechanisms.records.laws.varying import (
     LAW,
     THEOREM,
@@ -28,8 +35,8 @@ from stirred.mechanisms.records.laws.varying import (
     agreeing_on_imputed,
     as_named_values,
     beside_imputed,
-    check_rule,
     decisive_stratum,
+    declared_rules,
     fitting,
     followed_problems,
     law_beside_imputed,
@@ -89,29 +96,18 @@ class PermutationSettings(SwapSettings):
     def law(self) -> PermutationLaw:
         """Return the law; refuse rates that depend on anything but released values of the record itself (R8)."""
         rate = probability(self.rate, where="rate")
-        for place, rule in enumerate(self.rates, start=1):
-            check_rule(rule, where=f"rates entry {place}")
-            released = ("rate", *self.matched, *self.swap, *(self.hold or ()))
-            if self.hold is not None and (other := [name for name in rule if name not in released]):
-                raise bad_plan(
-                    f"rates may depend on match, hold and swap variables only, not on {listed(other)}",
-                    where=f"rates entry {place}",
-                    remedy="name values of the record that are released: rates by anything else, such as a flag of "
-                    "risk or rareness made from other records, lose in proportion to the size of the stratum",
-                )
-        return PermutationLaw(rate=rate, declared=declared_rules(self.rates), imputed=self.imputed, match=self.matched)
-
-
-def declared_rules(rates: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
-    """Return rules as they were written down, with exact rates."""
-    return tuple(
-        ({key: value for key, value in rule.items() if key != "rate"}, probability(rule["rate"], where="rates"))
-        for rule in rates
-    )
+        declared = declared_rules(
+            self.rates,
+            allowed=None if self.hold is None else (*self.matched, *self.swap, *self.hold),
+            only="rates may depend on match, hold and swap variables",
+            remedy="name values of the record that are released: rates by anything else, such as a flag of risk or "
+            "rareness made from other records, lose in proportion to the size of the stratum",
+        )
+        return PermutationLaw(rate=rate, declared=declared, imputed=self.imputed, match=self.matched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermutationLaw(SwapLaw):
+class PermutationLaw(ClassLaw):
     """Select records independently with probability ``rate``, and exchange their values along a derangement.
 
     The selection is drawn again where exactly one record of a stratum is selected. ``declared`` rules give records with
@@ -122,17 +118,14 @@ class PermutationLaw(SwapLaw):
     name: ClassVar[str] = "permutation"
     rests_on: ClassVar[str] = SHARP
     passes: ClassVar[tuple[str, ...]] = ("selected",)
+    bound_for_every: ClassVar[str] = " of this size"
     # The budget is a formula in n, another one from n = 4 on, and attained where all values differ (R1).
-    audited: ClassVar[tuple[tuple[str, str], ...]] = (*SwapLaw.audited, ("abcd", "wxyz"))
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (*ClassLaw.audited, ("abcd", "wxyz"))
 
     rate: Fraction
     declared: tuple[Rule, ...] = ()
     imputed: str | None = None
     match: tuple[str, ...] = ()
-
-    @property
-    def base_rate(self) -> Fraction:
-        return self.rate
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -202,14 +195,19 @@ class PermutationLaw(SwapLaw):
         >>> found.passed, found.tables, found.exact_loss <= found.sharp_bound <= found.theorem_bound
         (True, 5, True)
         """
-        found = exact_loss(hold, swap, self.rate)
-        # A stratum with one hold value or one swap value has a single table: nothing to swap (R1, live).
-        size = sum(hold) if len(hold) > 1 and len(swap) > 1 else 0
+        require_feasible(hold, swap)
+        size = _live_records(hold, swap)
         return replace(
-            found.audit(psa_sharp_epsilon(self.rate, stratum=size), for_every=" of this size"),
+            ClassLaw.stratum_audit(self, hold, swap),
             theorem_bound=psa_epsilon(self.rate, largest_stratum=size),
             existential_bound=psa_existential_bound(self.rate, largest_stratum=size),
         )
+
+    def weights(self, n: int) -> list[Fraction]:
+        return psa_weights(n, self.rate)
+
+    def bound(self, hold: Sequence[int], swap: Sequence[int]) -> Exact:
+        return psa_sharp_epsilon(self.rate, stratum=_live_records(hold, swap))
 
     # ---- the strata, and whom the law moves in them
 
@@ -230,7 +228,6 @@ class PermutationLaw(SwapLaw):
         return replace(strata, live=strata.live & ~imputed_strata(strata, self.imputed))
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that move, for each stratum; not a number where that is protected."""
         if self.followed:
             return varying_shares(strata)
         if not self.rules:  # the strata may be those of a plan at another rate
@@ -241,7 +238,7 @@ class PermutationLaw(SwapLaw):
     def changed(self, strata: Strata, swap: Coded) -> Shares:
         """Return the share of records that change their value; refuse where it depends on what is protected."""
         if not self.followed:
-            return SwapLaw.changed(self, strata, swap)
+            return ClassLaw.changed(self, strata, swap)
         raise bad_plan(
             "whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
             where="rates",
@@ -259,9 +256,6 @@ class PermutationLaw(SwapLaw):
         from stirred.mechanisms.records.kernels.selected import swap_in_place
 
         return partial(swap_in_place, rates=strata.kernel_rates)
-
-    def on_small(self, records: Any) -> Law:
-        return psa_law(records, rate=self.rate)
 
     # ---- other rates
 
@@ -294,6 +288,11 @@ class PermutationLaw(SwapLaw):
         )
         y = "epsilon (relative to the invariants)"
         return Curve(points=points, marked=chosen, least=least, x="swap rate", y=y)
+
+
+def _live_records(hold: Sequence[int], swap: Sequence[int]) -> int:
+    """Return the size of a stratum; 0 where it has one hold or swap value, one table and nothing to swap (R1)."""
+    return sum(hold) if len(hold) > 1 and len(swap) > 1 else 0
 
 
 def sharp_policy(strata: Strata) -> PermutationSwapping:
@@ -351,7 +350,6 @@ class PermutationSwap(RatedSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         left = "" if self.imputed_flag is None else f" records flagged by {self.imputed_flag} are left as they are;"
         rates = f"at a rate of {self.swap_law.rate}"
         if self.rates:
@@ -493,18 +491,16 @@ def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | 
     each = {stratum: rates[strata.which[stratum]] for stratum in live.tolist()}
     losses = _enumerated({stratum: (margins[stratum], each[stratum]) for stratum in margins})
     exact = None if losses is None or not small else largest(list(losses.values()))
-    finite = all(rate > 0 and (rate < 1 or _always_reachable(*margins[stratum])) for stratum, rate in each.items())
+    # At rate 1 every table can become every other unless both margins have a 1 (R2b).
+    finite = all(rate > 0 and (rate < 1 or max(map(min, margins[n])) > 1) for n, rate in each.items())
     # Strata by the hundred thousand are mostly alike: each kind is bounded once.
     found = {} if losses is None else losses
     kinds = {(int(strata.which[n]), int(strata.records[n]), id(found.get(n))): n for n in each}
-    bounds = [_bound(each[n], int(strata.records[n]), found.get(n)) for n in kinds.values()]
+    bounds = [
+        found.get(n, INFINITE) if each[n] == 1 else psa_sharp_epsilon(each[n], stratum=int(strata.records[n]))
+        for n in kinds.values()
+    ]
     return OwnLoss(exact=exact, bound=largest(bounds), finite=finite)
-
-
-def _bound(rate: Fraction, records: int, enumerated: Exact | None) -> Exact:
-    if rate == 1:
-        return INFINITE if enumerated is None else enumerated
-    return psa_sharp_epsilon(rate, stratum=records)
 
 
 _Margins = tuple[tuple[int, ...], tuple[int, ...]]
@@ -545,8 +541,3 @@ def _enumerated(strata: dict[int, tuple[_Margins, Fraction]]) -> dict[int, Exact
 @lru_cache(maxsize=1024)  # plans that are compared differ in little, and their strata not at all
 def _loss(margins: _Margins, rate: Fraction) -> Exact:
     return exact_loss(*margins, rate).loss
-
-
-def _always_reachable(hold: tuple[int, ...], swap: tuple[int, ...]) -> bool:
-    """Say whether at rate 1 every table can become every other: not both margins have a 1 (R2b)."""
-    return min(hold) > 1 or min(swap) > 1

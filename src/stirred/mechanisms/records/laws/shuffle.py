@@ -13,22 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import NumberMoved, StratumAudit
+from stirred.mechanisms.protocol import NumberMoved
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, class_law
-from stirred.mechanisms.records.laws.counting import binomial_weights, exact_loss_of_weights
+from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
+from stirred.mechanisms.records.laws.counting import ClassLaw, binomial_weights
 from stirred.mechanisms.records.laws.mallows import DERANGED, DERANGED_SHARES, SPREADS
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import Positions, Shares, Strata
 from stirred.spec.budget import Derived
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln
 from stirred.spec.given_numbers import Number, probability
-from stirred.spec.law import Law
 from stirred.spec.problems import wrong
 
 
@@ -42,22 +41,21 @@ class ShuffleSettings(SwapSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffleLaw(SwapLaw):
-    """Select records independently with probability ``rate`` and shuffle the swap values of the selected."""
+class ShuffleLaw(ClassLaw):
+    """Select records independently with probability ``rate`` and shuffle the swap values of the selected.
+
+    >>> ShuffleLaw(rate=Fraction(1, 2)).stratum_audit((2, 2), (2, 1, 1)).exact_loss
+    Exact('1/2*ln(8)')
+    """
 
     name: ClassVar[str] = "shuffle"
     rests_on: ClassVar[str] = "R7, the shuffle swap (docs/theory/swapping-family.md)"
     passes: ClassVar[tuple[str, ...]] = ("selected",)
-    audited: ClassVar[tuple[tuple[str, str], ...]] = (*SwapLaw.audited, ("abcd", "wxyz"))
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (*ClassLaw.audited, ("abcd", "wxyz"))
 
     rate: Fraction
 
-    @property
-    def base_rate(self) -> Fraction:
-        return self.rate
-
     def policy(self, strata: Strata, swap: Coded) -> Policy:
-        """Return the loss of the rarest swap value (R7)."""
         formula = (
             f"-ln p* of the rarest swap value of each live stratum at rate {self.rate}; the hold margin, whose "
             "rarest value is usually a single record, is not used"
@@ -83,14 +81,11 @@ class ShuffleLaw(SwapLaw):
                 reach = records - count
         return largest(worst)
 
-    def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss (R7) on a stratum where hold and swap values occur this often, beside its bound.
+    def weights(self, n: int) -> list[Fraction]:
+        return shuffle_weights(n, self.rate)
 
-        >>> ShuffleLaw(rate=Fraction(1, 2)).stratum_audit((2, 2), (2, 1, 1)).exact_loss
-        Exact('1/2*ln(8)')
-        """
-        found = exact_loss_of_weights(hold, swap, shuffle_weights(sum(hold), self.rate))
-        return found.audit(shuffle_epsilon(hold, swap, self.rate), for_every=" with these margins")
+    def bound(self, hold: Sequence[int], swap: Sequence[int]) -> Exact:
+        return shuffle_epsilon(hold, swap, self.rate)
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
         return shuffle_share(strata.records, np.full(strata.count, float(self.rate)))
@@ -99,9 +94,6 @@ class ShuffleLaw(SwapLaw):
         from stirred.mechanisms.records.kernels.selected import swap_in_place
 
         return partial(swap_in_place, rates=strata.kernel_rates, derange=False)
-
-    def on_small(self, records: Any) -> Law:
-        return class_law(records, shuffle_weights(len(records), self.rate))
 
 
 def shuffle_moved(records: int, rate: Fraction) -> tuple[Shares, Shares]:
@@ -152,7 +144,6 @@ class ShuffleSwap(RatedSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what was done."""
         return (
             f"Shuffle swapping: {', '.join(self.swap)} shuffled among {self.among} selected at a rate of "
             f"{self.swap_law.rate}; everything else is held."

@@ -28,7 +28,7 @@ import polars as pl
 from stirred.data.codes import Coded, Codes, by_pieces, count, encode
 from stirred.data.columns import Columns
 from stirred.data.microdata import Microdata, missing_column
-from stirred.data.problems import PlanError, bad_plan
+from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.strata import (
     FLAGGED,
@@ -103,13 +103,25 @@ def in_words(wanted: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in wanted.items())
 
 
-def check_rule(rule: Mapping[str, Any], *, where: str) -> None:
-    """Refuse a rule as it was written down if it has no rate, or is for no values."""
-    if "rate" not in rule:
-        raise bad_plan("a rule without a rate", where=where, remedy="add rate = '1/20'")
-    probability(rule["rate"], where=where)
-    if len(rule) < 2:
-        raise bad_plan("a rule for nothing", where=where, remedy="name values of match, hold or swap variables")
+def declared_rules(
+    rates: Sequence[Mapping[str, Any]], *, allowed: Sequence[str] | None, only: str, remedy: str
+) -> tuple[Rule, ...]:
+    """Return rules as they were written down, with exact rates; refuse one that names more than is ``allowed``.
+
+    ``only`` says what is allowed, or is checked when the file is known, where ``allowed`` is None.
+    """
+    found = []
+    for place, rule in enumerate(rates, start=1):
+        where, wanted = f"rates entry {place}", {name: value for name, value in rule.items() if name != "rate"}
+        if "rate" not in rule:
+            raise bad_plan("a rule without a rate", where=where, remedy="add rate = '1/20'")
+        rate = probability(rule["rate"], where=where)
+        if not wanted:
+            raise bad_plan("a rule for nothing", where=where, remedy="name values of match, hold or swap variables")
+        if other := [name for name in wanted if allowed is not None and name not in allowed]:
+            raise bad_plan(f"{only} only, not on {listed(other)}", where=where, remedy=remedy)
+        found.append((wanted, rate))
+    return tuple(found)
 
 
 def with_rates(
@@ -251,29 +263,29 @@ def _refuse_certainties(strata: Strata) -> None:
     first = np.flatnonzero(varies)[kinds.select(pl.struct("which", "records").is_first_distinct()).to_series()]
     problems = []
     for stratum in (strata[number] for number in first.tolist()):
+        varying, records = stratum.rates, stratum.records
+        if varying.lowest == 0 or varying.highest == 1:
+            certain = "0 never move" if varying.lowest == 0 else "1 always move"
+            what = (
+                f"rates of {varying}: records with rate {certain}, beside others that may or may not, and nothing is "
+                "promised"
+            )
+            remedy = (
+                "choose rates between 0 and 1; to publish some records as they are, match on the variable, or use "
+                "imputed"
+            )
+        elif _may_be_alone(varying, records):
+            what = (
+                f"rates of {varying} among {records:,} records may select exactly one nearly always, and then it is "
+                "drawn again and again"
+            )
+            remedy = "bring the lowest and the highest rate closer together"
+        else:
+            continue
         where = in_words(dict(zip(strata.match, stratum.values, strict=True))) or "all records"
-        problems += [
-            Problem(what=f"{what} (stratum: {where})", where="rates", remedy=remedy)
-            for what, remedy in _certainties(stratum.rates, stratum.records)
-        ]
+        problems.append(Problem(what=f"{what} (stratum: {where})", where="rates", remedy=remedy))
     if problems:
         raise PlanError(problems[:_MOST_PROBLEMS])
-
-
-def _certainties(varying: RateRange, records: int) -> Iterator[tuple[str, str]]:
-    if varying.lowest == 0 or varying.highest == 1:
-        certain = "0 never move" if varying.lowest == 0 else "1 always move"
-        yield (
-            f"rates of {varying}: records with rate {certain}, beside others that may or may not, and nothing is "
-            "promised",
-            "choose rates between 0 and 1; to publish some records as they are, match on the variable, or use imputed",
-        )
-    elif _may_be_alone(varying, records):
-        yield (
-            f"rates of {varying} among {records:,} records may select exactly one nearly always, and then it is drawn "
-            "again and again",
-            "bring the lowest and the highest rate closer together",
-        )
 
 
 def _may_be_alone(varying: RateRange, records: int) -> bool:
@@ -495,27 +507,23 @@ def followed_problems(data: Microdata, names: Sequence[str]) -> Iterator[Problem
     """Yield why rates cannot depend on columns of a file, other than match and swap variables."""
     columns = data.households.columns
     for name in names:
-        place = f'{data.household_source} "{name}"'
+        where = f'{data.household_source} "{name}"'
         if name in data.identifiers:
-            yield Problem(
-                what="an identifier cannot set a rate: it tells one record from all others",
-                where=place,
-                remedy="name values that records share",
-            )
+            what = "an identifier cannot set a rate: it tells one record from all others"
+            remedy = "name values that records share"
         elif name not in columns and name in data.person_variables:
-            yield Problem(
-                what="rates are those of households, and this is a variable of persons",
-                where=f'{data.person_source} "{name}"',
-                remedy="put what matters into a column of the household file, such as the age of its reference person",
-            )
+            where = f'{data.person_source} "{name}"'
+            what = "rates are those of households, and this is a variable of persons"
+            remedy = "put what matters into a column of the household file, such as the age of its reference person"
         elif name not in columns:
             yield missing_column(name, columns, where=data.household_source, role="rates")
+            continue
         elif data.households[name].dtype.is_float():
-            yield Problem(
-                what="a rate depends on codes, and this column holds fractional numbers",
-                where=place,
-                remedy="turn it into classes or whole numbers first",
-            )
+            what = "a rate depends on codes, and this column holds fractional numbers"
+            remedy = "turn it into classes or whole numbers first"
+        else:
+            continue
+        yield Problem(what=what, where=where, remedy=remedy)
 
 
 # ---- small universes for audits ------------------------------------------------------------------------

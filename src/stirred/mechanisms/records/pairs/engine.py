@@ -8,10 +8,11 @@ prove it, says what the nearest permutation and conditioned swaps would promise,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from itertools import permutations
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
 from stirred.data.column_doubts import KEEP
 from stirred.data.microdata import Microdata, missing_column
-from stirred.data.problems import DataError
+from stirred.data.problems import DataError, bad_plan
 from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import (
@@ -37,15 +38,16 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.records.doubts import nothing_moves
 from stirred.mechanisms.records.engine import RecordSwap, Values
-from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows
-from stirred.mechanisms.records.pairs.obscurity import Prior, obscurity_facts, prior_of
+from stirred.mechanisms.records.laws.counting import psa_weights
+from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows, law_of
 from stirred.mechanisms.records.plan import RecordPlan, SwapOrigin
 from stirred.mechanisms.records.roles import Roles
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt, nothing_promised
-from stirred.spec.exact import INFINITE, Exact
+from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln
+from stirred.spec.given_numbers import probability
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
@@ -62,62 +64,67 @@ _TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regr
 SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
 
 
-@dataclass(frozen=True, slots=True)
+class PairProblem(Protocol):
+    """A file as codes, of which pairs are drawn."""
+
+    def pairs(self, choices: Choices) -> tuple[Rows, list[int]]:
+        """Return the partner of each record, itself where it has none, and those that should have had one."""
+        ...
+
+    def stuck(self) -> str:
+        """Say why no record can be swapped; empty where one can."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairLaw(ABC):
-    """Which disjoint pairs of records exchange their ``swapped`` columns; all pairs agree on the ``matched`` ones."""
+    """Which disjoint pairs of records exchange their ``swapped`` columns; all pairs agree on the ``matched`` ones.
+
+    ``used`` are all columns that the settings name, of which ``left_out`` are not released and ``resampled`` are
+    changed besides. ``rate`` is the share of records that are meant to be swapped, ``how_many`` says it in words that
+    may be published.
+    """
 
     audited: ClassVar[tuple[tuple[str, str], ...]] = (("ab", "xy"), ("abc", "xyz"), ("aab", "xyy"))
     breaks: ClassVar[str]  # the step that breaks the flavor
     witness: ClassVar[str]  # two files that prove it
 
     settings: Any
-
-    @property
-    @abstractmethod
-    def swapped(self) -> tuple[str, ...]:
-        """Return the columns that are exchanged, all together."""
-
-    @property
-    @abstractmethod
-    def matched(self) -> tuple[str, ...]:
-        """Return the columns on which all pairs agree."""
-
-    @property
-    @abstractmethod
-    def rate(self) -> Fraction:
-        """Return the share of records that are meant to be swapped."""
-
-    @property
-    @abstractmethod
-    def used(self) -> Sequence[str]:
-        """Return all columns that the settings name."""
-
-    @property
-    @abstractmethod
-    def how_many(self) -> str:
-        """Say how many records are exchanged, in words that may be published."""
+    swapped: tuple[str, ...]
+    matched: tuple[str, ...]
+    used: tuple[str, ...]
+    rate: Fraction
+    how_many: str
+    rate_in_words: str  # and not a loss that is infinite whatever the settings are
+    prior: Prior | None  # what an attacker believes about a secret rate
+    left_out: tuple[str, ...] = ()
+    resampled: tuple[str, ...] = ()
 
     @property
     @abstractmethod
     def in_words(self) -> str:
         """Return in one sentence what is done."""
 
+    @abstractmethod
+    def problem(self, data: Microdata) -> PairProblem:
+        """Return the file as codes."""
+
     @property
     @abstractmethod
-    def rate_in_words(self) -> str:
-        """Return the rate in a few words, and not a loss that is infinite whatever the settings are."""
+    def small(self) -> Mapping[str, Any]:
+        """Return the settings of a small file of records (held, area), all equal in the column ``alike``."""
 
-    @abstractmethod
-    def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
-        """Return the partner of each record, itself where it has none, and those that should have had one."""
-
-    @abstractmethod
-    def stuck(self, data: Microdata) -> str:
-        """Say why no record of this file can be swapped; empty where one can."""
-
-    @abstractmethod
     def on_small(self, dataset: Any) -> Law:
         """Return the exact law for records (held, area), all alike on what is matched."""
+        frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
+        problem = self.settings.model_copy(update=self.small).law().problem(Microdata(households=frame))
+        held, area = frame["held"].to_list(), frame["area"].to_list()
+
+        def released(choices: Choices) -> tuple[Any, ...]:
+            partner, _ = problem.pairs(choices)
+            return tuple(sorted((h, area[partner[n]]) for n, h in enumerate(held)))
+
+        return law_of(released)
 
     def check(self, data: Microdata) -> None:  # noqa: B027 (most laws read what a swap reads)
         """Raise what cannot be read, or not be drawn."""
@@ -125,21 +132,6 @@ class PairLaw(ABC):
     def changed(self, data: Microdata, choices: Choices) -> Microdata:
         """Return the file with whatever else is done to it, to the ``resampled`` columns."""
         return data
-
-    @property
-    def resampled(self) -> tuple[str, ...]:
-        """Return columns that are changed besides."""
-        return ()
-
-    @property
-    def left_out(self) -> Collection[str]:
-        """Return columns that are used and not released."""
-        return ()
-
-    @property
-    def prior(self) -> Prior | None:
-        """Return what an attacker believes about a secret rate."""
-        return None if self.settings.rate_prior is None else prior_of(self.settings.rate_prior)
 
     def inside_plan(self, data: Microdata) -> str:
         """Say how many records are exchanged, as far as it is known before the draw; for the custodian alone."""
@@ -191,12 +183,10 @@ class PairSwap(RecordSwap):
 
     @property
     def match(self) -> tuple[str, ...]:
-        """Return what all pairs agree on."""
         return self.swap_law.matched
 
     @property
     def swap(self) -> tuple[str, ...]:
-        """Return what is exchanged."""
         return self.swap_law.swapped
 
     @property
@@ -205,11 +195,9 @@ class PairSwap(RecordSwap):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         return self.swap_law.in_words
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the rate."""
         return self.swap_law.rate_in_words
 
     def nearest(self, name: str, *, rate: Any = None, hold: Sequence[str] | None = None) -> Mechanism:
@@ -281,7 +269,7 @@ class PairSwap(RecordSwap):
         yield from settings_doubts(self.settings_from)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
         yield from self._telling(data, plan.specification.domain.columns)
-        if why := self.swap_law.stuck(data):
+        if why := self.swap_law.problem(data).stuck():
             yield nothing_moves(why)
             return
         breaks = self.swap_law.breaks
@@ -307,7 +295,7 @@ class PairSwap(RecordSwap):
         return self.swap_law.changed(data, RandomChoices(entropy.child("changes"))), plan.swap
 
     def _exchange(self, plan: Any, swapped: Values, entropy: Entropy, progress: Progress | None) -> Mapping[str, Any]:
-        partner, unswapped = self.swap_law.pairs(plan.origin.data, RandomChoices(entropy.child("pairs")))
+        partner, unswapped = self.swap_law.problem(plan.origin.data).pairs(RandomChoices(entropy.child("pairs")))
         swapped[:] = plan.swap.codes[partner]
         exchanged = int((partner != np.arange(partner.size)).sum())
         log = {"exchanged": exchanged, "without_partner": len(unswapped)}
@@ -352,11 +340,9 @@ class PairSwap(RecordSwap):
         )
 
     def conclusions(self, plan: Any) -> list[str]:
-        """Return the three sentences."""
         return [*self.in_three]
 
     def sections(self, plan: Any) -> list[Section]:
-        """Return the promise and what it lacks."""
         told = [fact.sentence for fact in plan.facts]
         return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *told))]
 
@@ -373,7 +359,6 @@ class PairSwap(RecordSwap):
     # ---- audits
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        """Return that nothing is promised."""
         return self.specification(name="small", stage="as-given", columns=("held", *self.swap))
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
@@ -387,3 +372,58 @@ def apart(alike: Rows, area: Rows) -> bool:
     """Say whether two records that are alike lie in different areas."""
     both = pl.DataFrame({"alike": alike, "area": area}).unique()
     return both.height > both["alike"].n_unique()
+
+
+# ---- what it adds that nobody outside knows the rate ---------------------------------------------------------
+
+Prior = Mapping[Fraction, Fraction]
+_MANY: Final = (1, 2, 3, 10, 100)
+
+
+def mixture_loss_of_pairs(prior: Prior, *, strata: int) -> Exact:
+    """Return the loss of a permutation swap of strata of two different records each, for a prior on their one rate.
+
+    To an attacker with this prior the release is drawn from a mixture over rates. Its loss is never above the largest
+    on the support of the prior, and may be above that of the true rate. Over all priors on an interval it *is* that
+    supremum: an interval without a prior gains nothing. Strata share the rate, so with many of them it shows.
+
+    >>> half = Fraction(1, 2)
+    >>> mixture_loss_of_pairs({Fraction(1, 10): half, half: half}, strata=1)
+    Exact('1/2*ln(61/21)')
+    """
+    chances = [(psa_weights(2, rate)[2], chance) for rate, chance in prior.items()]
+    exchanged = [
+        sum((chance * p**j * (1 - p) ** (strata - j) for p, chance in chances), Fraction(0)) for j in range(strata + 1)
+    ]
+    ratios = [pair for j in range(strata) for pair in permutations(exchanged[j : j + 2])]
+    if any(one and not other for one, other in ratios):
+        return INFINITE
+    return largest([ZERO, *(ln(one / other) / 2 for one, other in ratios if one > other)])
+
+
+def prior_of(given: Mapping[str, Any] | None) -> Prior | None:
+    """Return a prior of plain data: rates with their probabilities."""
+    if given is None:
+        return None
+    found = {probability(r, where="rate_prior"): probability(p, where="rate_prior") for r, p in given.items()}
+    if sum(found.values()) != 1:
+        remedy = "write each rate with its probability; an interval without a prior gains nothing"
+        raise bad_plan("the probabilities do not add up to 1", where="rate_prior", remedy=remedy)
+    return found
+
+
+def obscurity_facts(prior: Prior | None) -> tuple[Fact, ...]:
+    """Return what secrecy of the rate would add for a permutation swap of the same file, and what takes it away."""
+    if prior is None:
+        words = "no prior on the rate is stated: an interval without one gains nothing over the worst rate in it"
+        return (Fact(label="obscurity", sentence=words),)
+    known = {str(rate): mixture_loss_of_pairs({rate: Fraction(1)}, strata=1) for rate in prior}
+    hidden = {str(m): mixture_loss_of_pairs(prior, strata=m) for m in _MANY}
+    words = (
+        "for an attacker with the stated prior a secret rate would make a permutation swap of strata of two records "
+        f"lose {', '.join(f'{loss.shown(3)} with {m} of them' for m, loss in hidden.items())}; known, the rates lose "
+        f"{', '.join(f'{loss.shown(3)} at {rate}' for rate, loss in known.items())}, which holds if the rate leaks"
+    )
+    values = {"hidden": {m: loss.shown(6) for m, loss in hidden.items()}}
+    values |= {"transparent": {rate: loss.shown(6) for rate, loss in known.items()}}
+    return (Fact(label="obscurity", sentence=words, values={"obscurity": values}),)

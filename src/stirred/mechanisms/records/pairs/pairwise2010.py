@@ -24,10 +24,9 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_file, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
-from stirred.mechanisms.records.pairs.choices import Choices, Rows, law_of
-from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart
+from stirred.mechanisms.records.pairs.choices import Choices, Rows
+from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
 from stirred.spec.given_numbers import probability
-from stirred.spec.law import Law
 
 Priority = Literal["selected", "near", "risk"]
 PRIORITIES: Final = ("selected", "near", "risk")
@@ -120,10 +119,23 @@ class PairwiseSettings(Settings):
         ):  # fmt: skip
             if wrong:
                 raise bad_plan(what, where=where, remedy=remedy)
-        return PairwiseLaw(self)
+        rate, swapped = probability(self.cap, where="cap"), tuple(self.geography)
+        how_many = f"at most {float(rate):.2%} of a state"
+        flags = [name for name in (self.imputed, self.occupied) if name is not None]
+        return PairwiseLaw(
+            settings=self,
+            swapped=swapped,
+            matched=self.matched,
+            used=(*self.matched, *swapped, *self.unique_on, self.race, *flags, *drawn),
+            rate=rate,
+            how_many=how_many,
+            rate_in_words=how_many,
+            prior=prior_of(self.rate_prior),
+            resampled=tuple(drawn),
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairwiseLaw(PairLaw):
     """Select by risk, pair with a matching household elsewhere in the state, exchange the whole location."""
 
@@ -139,40 +151,19 @@ class PairwiseLaw(PairLaw):
     settings: PairwiseSettings
 
     @property
-    def swapped(self) -> tuple[str, ...]:
-        return tuple(self.settings.geography)
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        return self.settings.matched
-
-    @property
-    def rate(self) -> Fraction:
-        return probability(self.settings.cap, where="cap")
-
-    @property
-    def how_many(self) -> str:
-        return f"at most {float(self.rate):.2%} of a state"
-
-    @property
-    def rate_in_words(self) -> str:
-        return self.how_many
-
-    @property
-    def used(self) -> Sequence[str]:
-        flags = [name for name in (self.settings.imputed, self.settings.occupied) if name is not None]
-        return [*self.matched, *self.swapped, *self.settings.unique_on, self.settings.race, *flags, *self.resampled]
-
-    @property
-    def resampled(self) -> tuple[str, ...]:
-        return tuple(each.column for each in self.settings.synthetic_columns)
-
-    @property
     def in_words(self) -> str:
         return (
             f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.swapped)} with "
             f"one of the same {', '.join(self.matched)} in another block, {self.how_many}."
         )
+
+    @property
+    def small(self) -> Mapping[str, Any]:
+        """Return the settings of a small file, in which every household is selected at half."""
+        alike = dict.fromkeys(("state", "adults", "minors", "tenure", "race"), "alike")
+        nothing = dict.fromkeys(("imputed", "block_imputation_limit", "occupied"))
+        own = {**alike, **nothing, "geography": ["area"], "unique_on": [], "unique_in": "area", "unique_race": 0}
+        return {**own, "by_block_size": {"9": "1/2"}, "synthetic": [], "cap": 1}
 
     def check(self, data: Microdata) -> None:
         self._occupied(data)
@@ -268,20 +259,7 @@ class PairwiseLaw(PairLaw):
 
     # ---- steps 2 and 3: pairs
 
-    def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
-        return self._matching(data).pairs(choices)
-
-    def stuck(self, data: Microdata) -> str:
-        found = self._matching(data)
-        own = found.occupied
-        if not any(found.chances):
-            return "no household can be selected"
-        if not apart(found.alike[own], found.areas[-1][own]):
-            return "no two households that match are in different blocks"
-        most = np.bincount(found.state[own]).max(initial=0)
-        return "" if found.cap * int(most) >= 2 else "the cap allows no pair in any state"
-
-    def _matching(self, data: Microdata) -> Matching:
+    def problem(self, data: Microdata) -> Matching:
         return Matching(
             chances=self.selection(data),
             occupied=np.flatnonzero(self._occupied(data)),
@@ -305,22 +283,6 @@ class PairwiseLaw(PairLaw):
                     values[row] = each.drawn(choices)
             homes = homes.with_columns(pl.Series(each.column, values).cast(homes[each.column].dtype))
         return replace(data, households=homes, checked=False)
-
-    def on_small(self, dataset: Any) -> Law:
-        """Return the exact law for records (held, block), all alike on what is matched, selected at half."""
-        frame = pl.DataFrame(list(dataset), schema=["held", "block"], orient="row").with_columns(alike=pl.lit(0))
-        alike = dict.fromkeys(("state", "adults", "minors", "tenure", "race"), "alike")
-        nothing = dict.fromkeys(("imputed", "block_imputation_limit", "occupied"))
-        own = {**alike, **nothing, "geography": ["block"], "unique_on": [], "unique_in": "block", "unique_race": 0}
-        own |= {"by_block_size": {"9": "1/2"}, "synthetic": [], "cap": 1}
-        held, block = frame["held"].to_list(), frame["block"].to_list()
-        matching = PairwiseLaw(self.settings.model_copy(update=own))._matching(Microdata(households=frame))
-
-        def released(choices: Choices) -> tuple[Any, ...]:
-            partner, _ = matching.pairs(choices)
-            return tuple(sorted((h, block[partner[n]]) for n, h in enumerate(held)))
-
-        return law_of(released)
 
 
 class PairwiseSwap(PairSwap):
@@ -362,6 +324,16 @@ class Matching:
     areas: Sequence[Rows]
     cap: Fraction
     priority: Sequence[Priority]
+
+    def stuck(self) -> str:
+        """Say why no household can be swapped."""
+        own = self.occupied
+        if not any(self.chances):
+            return "no household can be selected"
+        if not apart(self.alike[own], self.areas[-1][own]):
+            return "no two households that match are in different blocks"
+        most = np.bincount(self.state[own]).max(initial=0)
+        return "" if self.cap * int(most) >= 2 else "the cap allows no pair in any state"
 
     def pairs(self, choices: Choices) -> tuple[Rows, list[int]]:
         """Select at random, and pair each selected household with the best partner, ties at random, up to the cap."""
@@ -409,10 +381,8 @@ class Synthetic:
     law: Mapping[str, Fraction]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | Synthetic) -> Synthetic:
+    def of(cls, given: Mapping[str, Any]) -> Synthetic:
         """Return it from plain data."""
-        if isinstance(given, Synthetic):
-            return given
         if {*given} != {"column", "share", "law"} or not isinstance(given["law"], Mapping):
             what = "a synthetic column needs column, share and law; one that is fitted to the file has no budget"
             remedy = "declare the law beforehand: {column = 'age', share = '1/2', law = {'20' = '1/2', '30' = '1/2'}}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, floor
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,10 +19,9 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_file, bad_plan, number
 from stirred.mechanisms.protocol import Names, Rate, Settings
-from stirred.mechanisms.records.pairs.choices import Choices, ChoiceTree, ChoiceWeights, Rows, law_of
-from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart
+from stirred.mechanisms.records.pairs.choices import Choices, ChoiceTree, ChoiceWeights, Rows
+from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
 from stirred.spec.given_numbers import fraction, probability
-from stirred.spec.law import Law
 from stirred.spec.number_text import percent
 
 _MILLION = 1_000_000  # given risks are whole millionths
@@ -60,7 +60,7 @@ class TargetedSettings(Settings):
 
     def law(self) -> TargetedLaw:
         """Return the law; refuse settings that contradict each other."""
-        probability(self.swaprate, where="swaprate")
+        rate = probability(self.swaprate, where="swaprate")
         for where, wrong, what, remedy in (
             ("hierarchy", not self.hierarchy, "there is no geography to exchange", "name its columns"),
             ("similar", not all(self.profiles), "a profile without columns", "name columns in each profile"),
@@ -72,10 +72,25 @@ class TargetedSettings(Settings):
         ):  # fmt: skip
             if wrong:
                 raise bad_plan(what, where=where, remedy=remedy)
-        return TargetedLaw(self)
+        swapped, profiles = tuple(dict.fromkeys((*self.hierarchy, *self.carry_along))), self.profiles
+        # As the settings say it: how many are at risk is confidential.
+        how_many = share = f"{percent(rate)} of each {self.hierarchy[-1]}"
+        if self.risk or self.risk_variables:
+            how_many = "all households at risk" + (f", and others until {share} are exchanged" if rate else "")
+        return TargetedLaw(
+            settings=self,
+            swapped=swapped,
+            matched=tuple(name for name in profiles[0] if all(name in profile for profile in profiles)),
+            used=(*swapped, *(name for profile in profiles for name in profile), *self.risk_variables, *self.risk),
+            rate=rate,
+            how_many=how_many,
+            rate_in_words=f"swaprate {percent(rate)}",
+            prior=prior_of(self.rate_prior),
+            left_out=tuple(self.risk),  # a risk tells who was likely swapped
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetedLaw(PairLaw):
     """Pair the households at risk, and others until the rate is reached, with similar ones elsewhere."""
 
@@ -90,32 +105,6 @@ class TargetedLaw(PairLaw):
     settings: TargetedSettings
 
     @property
-    def swapped(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.settings.hierarchy, *self.settings.carry_along)))
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        profiles = self.settings.profiles
-        return tuple(name for name in profiles[0] if all(name in profile for profile in profiles))
-
-    @property
-    def rate(self) -> Fraction:
-        return probability(self.settings.swaprate, where="swaprate")
-
-    @property
-    def used(self) -> Sequence[str]:
-        return [
-            *self.swapped,
-            *(n for p in self.settings.profiles for n in p),
-            *self.settings.risk_variables,
-            *self.settings.risk,
-        ]
-
-    @property
-    def left_out(self) -> Collection[str]:
-        return self.settings.risk  # a risk tells who was likely swapped
-
-    @property
     def in_words(self) -> str:
         return (
             f"Targeted record swapping: {', '.join(self.swapped)} is exchanged with that of a similar household "
@@ -123,16 +112,11 @@ class TargetedLaw(PairLaw):
         )
 
     @property
-    def how_many(self) -> str:
-        """Say how many are exchanged, as the settings say it: how many are at risk is confidential."""
-        share = f"{percent(self.rate)} of each {self.settings.hierarchy[-1]}"
-        if not (self.settings.risk or self.settings.risk_variables):
-            return share
-        return "all households at risk" + (f", and others until {share} are exchanged" if self.rate else "")
-
-    @property
-    def rate_in_words(self) -> str:
-        return f"swaprate {percent(self.rate)}"
+    def small(self) -> Mapping[str, Any]:
+        """Return the settings of a small file, in which risks are counted by the held value where they are counted."""
+        counted = ["held"] if self.settings.risk_variables else []
+        own = {"hierarchy": ["area"], "similar": ["alike"], "carry_along": [], "risk_variables": counted}
+        return {**own, "risk": [], "risk_threshold": None}
 
     def inside_plan(self, data: Microdata) -> str:
         """Say how many are at risk, and how many are exchanged at most. Every swap of an area has one partner."""
@@ -151,17 +135,6 @@ class TargetedLaw(PairLaw):
 
     def advised(self, remedy: str) -> str:
         return PairLaw.advised(self, remedy).replace("swap it too", "carry it along (carry_along)")
-
-    def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
-        return swapped_pairs(self.problem(data), choices)
-
-    def stuck(self, data: Microdata) -> str:
-        problem = self.problem(data)
-        if not self.rate and (problem.risky == len(problem.areas)).all():
-            return "the swap rate is 0 and no household is at risk"
-        if not any(apart(profile, problem.areas[-1]) for profile in problem.profiles):
-            return "no two similar households are in different areas"
-        return ""
 
     def problem(self, data: Microdata) -> TargetedFile:
         """Return the file as codes."""
@@ -215,21 +188,6 @@ class TargetedLaw(PairLaw):
         np.maximum.at(most, household_rows(data).astype(np.int64), whole)
         return most
 
-    def on_small(self, dataset: Any) -> Law:
-        """Return the exact law for records (held, area), all similar; where risks are counted, by the held value."""
-        frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
-        counted = ["held"] if self.settings.risk_variables else []
-        own = {"hierarchy": ["area"], "similar": ["alike"], "risk_variables": counted, "risk": []}
-        law = TargetedLaw(self.settings.model_copy(update=own))
-        problem = law.problem(Microdata(households=frame))
-        held, area = frame["held"].to_list(), frame["area"].to_list()
-
-        def released(choices: Choices) -> tuple[Any, ...]:
-            partner, _ = swapped_pairs(problem, choices)
-            return tuple(sorted((h, area[partner[n]]) for n, h in enumerate(held)))
-
-        return law_of(released)
-
 
 class TargetedSwap(PairSwap):
     """Swap the geography of households at risk, and of others at a rate, with similar ones elsewhere.
@@ -249,7 +207,7 @@ class TargetedSwap(PairSwap):
     swap_law: TargetedLaw
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TargetedFile:
     """A file as codes: ``areas`` and ``weights`` (the risk) for each level, coarsest first, ``profiles`` to match on.
 
@@ -267,40 +225,50 @@ class TargetedFile:
         """Return how many households there are."""
         return int(self.risky.size)
 
+    def stuck(self) -> str:
+        """Say why no household can be swapped."""
+        if not self.rate and (self.risky == len(self.areas)).all():
+            return "the swap rate is 0 and no household is at risk"
+        if not any(apart(profile, self.areas[-1]) for profile in self.profiles):
+            return "no two similar households are in different areas"
+        return ""
 
-@dataclass(slots=True, eq=False)
-class _State:
-    problem: TargetedFile
-    choices: Choices
-    partner: list[int]  # read and written one by one, which lists do faster than arrays
+    def pairs(self, choices: Choices) -> tuple[Rows, list[int]]:
+        """Return the partner of each household, itself where it has none, and those at risk that found none."""
+        finest, last = self.areas[-1], len(self.areas) - 1
+        found = _Pairs(
+            partner=list(range(self.size)), initiated=[0] * (int(finest.max(initial=0)) + 1), without=list[int]()
+        )
+        target = _targets(self, choices)
+        for level in range(last + 1):
+            partners = _Partners(self, found, choices, level)
+            at_risk = dict(_by_area(np.flatnonzero(self.risky == level), self, level, choices))
+            for area in sorted(at_risk) if level < last else range(len(target)):
+                for row in at_risk.get(area, ()):
+                    partners.swap(row, area)
+                if level == last and found.initiated[area] < target[area]:
+                    urn = self._others(area)
+                    while found.initiated[area] < target[area] and (drawn := choices.next_of(urn)) is not None:
+                        partners.swap(drawn, area)
+        return np.array(found.partner, dtype=np.int64), [row for row in found.without if found.partner[row] == row]
+
+    def _others(self, area: int) -> ChoiceTree:
+        """Return the households of a finest area that are not at risk, in an urn."""
+        order, starts = self._by_finest_area
+        return ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
+
+    @cached_property
+    def _by_finest_area(self) -> tuple[Rows, Rows]:
+        free = np.flatnonzero(self.risky == len(self.areas))
+        return _grouped(free, self.areas[-1], self.weights[-1])
+
+
+class _Pairs(NamedTuple):
+    """The pairs so far; read and written one by one, which lists do faster than arrays."""
+
+    partner: list[int]
     initiated: list[int]  # swaps by households of each finest area
-    failed: list[int]
-
-
-def swapped_pairs(problem: TargetedFile, choices: Choices) -> tuple[Rows, list[int]]:
-    """Return the partner of each household, itself where it has none, and those at risk that found none."""
-    finest, last = problem.areas[-1], len(problem.areas) - 1
-    state = _State(
-        problem=problem,
-        choices=choices,
-        partner=list(range(problem.size)),
-        initiated=[0] * (int(finest.max(initial=0)) + 1),
-        failed=[],
-    )
-    target = _targets(problem, choices)
-    for level in range(last + 1):
-        partners, others = _Partners(state, level), _Others(problem)
-        at_risk = dict(_by_area(np.flatnonzero(problem.risky == level), problem, level, choices))
-        for area in range(len(state.initiated)) if level == last else sorted(at_risk):
-            for row in at_risk.get(area, ()):
-                partners.swap(row, area)
-            urn = others.of(area) if level == last and state.initiated[area] < target[area] else None
-            while urn is not None and state.initiated[area] < target[area]:
-                drawn = choices.next_of(urn)
-                if drawn is None:
-                    break
-                partners.swap(drawn, area)
-    return np.array(state.partner, dtype=np.int64), [row for row in state.failed if state.partner[row] == row]
+    without: list[int]
 
 
 def _targets(problem: TargetedFile, choices: Choices) -> list[int]:
@@ -329,23 +297,6 @@ def _by_area(rows: Rows, problem: TargetedFile, level: int, choices: Choices) ->
         yield int(problem.areas[level][own[0]]), own.tolist()
 
 
-class _Others:
-    """The households of each finest area that are not at risk, in an urn."""
-
-    def __init__(self, problem: TargetedFile) -> None:
-        self._problem = problem
-        self._sorted: tuple[Rows, Rows] | None = None
-
-    def of(self, area: int) -> ChoiceTree:
-        """Return the urn of an area."""
-        areas, weights = self._problem.areas[-1], self._problem.weights[-1]
-        if self._sorted is None:
-            free = np.flatnonzero(self._problem.risky == len(self._problem.areas))
-            self._sorted = _grouped(free, areas, weights)
-        order, starts = self._sorted
-        return ChoiceTree(order[starts[area] : starts[area + 1]].copy(), weights)
-
-
 def _grouped(rows: Rows, codes: Rows, weights: ChoiceWeights) -> tuple[Rows, Rows]:
     """Return rows by code and level of their weight, and where each code begins: one sort, of short numbers."""
     own = codes[rows] * (ChoiceWeights.ZERO + 1) + weights.level[rows]
@@ -358,26 +309,26 @@ def _grouped(rows: Rows, codes: Rows, weights: ChoiceWeights) -> tuple[Rows, Row
 class _Partners:
     """The orders of partners at one level: an urn for each profile and value, opened when somebody asks for it."""
 
-    def __init__(self, state: _State, level: int) -> None:
-        self._state, self._level, self._urns = state, level, dict[tuple[int, int], ChoiceTree]()
+    def __init__(self, problem: TargetedFile, pairs: _Pairs, choices: Choices, level: int) -> None:
+        self._problem, self._pairs, self._choices, self._level = problem, pairs, choices, level
+        self._urns = dict[tuple[int, int], ChoiceTree]()
         self._sorted: dict[int, tuple[Rows, Rows]] = {}
         self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # how far an area has looked through an urn
 
-    def swap(self, row: int, area: int) -> bool:
-        """Swap a household with the first partner that fits; say whether there was one, or nothing to do."""
-        state = self._state
-        if state.partner[row] != row:
-            return False
-        for profile in range(len(state.problem.profiles)):
+    def swap(self, row: int, area: int) -> None:
+        """Swap a household with the first partner that fits, unless it has one."""
+        partner, initiated, without = self._pairs
+        if partner[row] != row:
+            return
+        for profile in range(len(self._problem.profiles)):
             if (other := self._found(row, area, profile)) is not None:
-                state.partner[row], state.partner[other] = other, row
-                state.initiated[state.problem.areas[-1].item(row)] += 1
-                return True
-        state.failed.append(row)
-        return False
+                partner[row], partner[other] = other, row
+                initiated[self._problem.areas[-1].item(row)] += 1
+                return
+        without.append(row)
 
     def _found(self, row: int, area: int, profile: int) -> int | None:
-        problem, partner = self._state.problem, self._state.partner
+        problem, partner = self._problem, self._pairs.partner
         key = (profile, problem.profiles[profile].item(row))
         urn = self._urns.get(key) or self._opened(key)
         codes = problem.areas[self._level]
@@ -390,7 +341,7 @@ class _Partners:
             if partner[other] == other:
                 self._seen[key] = (area, place)
                 return other
-        while (drawn := self._state.choices.next_of(urn)) is not None:
+        while (drawn := self._choices.next_of(urn)) is not None:
             urn.drawn.append(drawn)
             if partner[drawn] == drawn and codes.item(drawn) != area:
                 self._seen[key] = (area, len(urn.drawn) - 1)
@@ -399,7 +350,7 @@ class _Partners:
         return None
 
     def _opened(self, key: tuple[int, int]) -> ChoiceTree:
-        problem, (profile, value) = self._state.problem, key
+        problem, (profile, value) = self._problem, key
         weights = problem.weights[self._level]
         if profile not in self._sorted:
             every = np.arange(problem.size, dtype=np.int64)

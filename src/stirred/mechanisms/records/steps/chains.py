@@ -9,9 +9,8 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
-from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.records.laws.permutation import PermutationLaw, declared_rules
-from stirred.mechanisms.records.laws.varying import check_rule
+from stirred.mechanisms.records.laws.permutation import PermutationLaw
+from stirred.mechanisms.records.laws.varying import declared_rules
 from stirred.spec.exact import INFINITE, ZERO, Exact, ln
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
@@ -24,15 +23,13 @@ def law_by_match(settings: Any, *, member: str) -> PermutationLaw:
     What is proven about steps (R13 to R15) is for swaps that treat all records of a stratum alike.
     """
     rate = probability(settings.rate, where="rate")
-    for number, rule in enumerate(settings.rates, start=1):
-        check_rule(rule, where=f"rates entry {number}")
-        if other := [name for name in rule if name not in ("rate", *settings.match)]:
-            raise bad_plan(
-                f"rates of the {member} swap may depend on match variables only, not on {listed(other)}",
-                where=f"rates entry {number}",
-                remedy="name values of match variables; permutation-swap takes hold and swap variables too",
-            )
-    return PermutationLaw(rate=rate, declared=declared_rules(settings.rates), match=tuple(settings.match))
+    declared = declared_rules(
+        settings.rates,
+        allowed=settings.match,
+        only=f"rates of the {member} swap may depend on match variables",
+        remedy="name values of match variables; permutation-swap takes hold and swap variables too",
+    )
+    return PermutationLaw(rate=rate, declared=declared, match=tuple(settings.match))
 
 
 def staged_epsilon(stages: Sequence[Exact]) -> tuple[Exact, ...]:

@@ -1,4 +1,4 @@
-"""Compile the swapping kernels once, so that the first release does not wait for it: ``make`` runs this."""
+"""Compile the swapping kernels once, so that the first release does not wait for it: ``make kernels`` runs this."""
 
 from __future__ import annotations
 
