@@ -53,14 +53,16 @@ from stirred.mechanisms.tables.query import Answers, Ask, KeptAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
+from stirred.spec.document import mechanism_in
 from stirred.spec.doubts import Doubt
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
 
 NO_TABLES: Final = "add tables, such as [[tables]] variables = ['county', 'tenure']"
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
+UNSTATED: Final = "the budget, computed anew: the public files do not state all settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -125,7 +127,6 @@ class TableMechanism(SettingsMechanism):
         """Raise what is wrong with settings that do not go together: each by itself was checked."""
 
     def with_settings(self, **changed: Any) -> Self:
-        """Return the same mechanism with some settings, tables or values changed."""
         own = {key: getattr(self, key) for key in ("settings", "tables", "values", "taken")}
         return type(self)(**{**own, **changed})
 
@@ -163,13 +164,11 @@ class TableMechanism(SettingsMechanism):
         return self.coded_columns
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the mechanism with the values that the variables of its cells can take, where it has none itself."""
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
         taken = [name for name in found if name not in self.values]
         return self.with_settings(values={**found, **self.values}, taken=taken)
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the variables whose values are those of the codebook, and not of the settings."""
         return self.taken
 
     # ---- the plan
@@ -192,7 +191,6 @@ class TableMechanism(SettingsMechanism):
         yield from repeated_ids(data, unit=self.unit)
 
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return the promise, the tables and what speaks against a release; nothing random happens."""
         microdata = as_microdata(data)
         self.check(microdata)
         plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
@@ -245,7 +243,6 @@ class TableMechanism(SettingsMechanism):
         plan: Any = None,
         progress: Progress | None = None,
     ) -> Release:
-        """Draw once, and return the tables alone."""
         microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         drawn = self.draw(microdata, plan, entropy, progress or (lambda stage, done, total: None))
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {
@@ -259,7 +256,6 @@ class TableMechanism(SettingsMechanism):
         )
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep what tables were made of: noise is drawn once and never again."""
         folder = written.internal / self.kept_in
         folder.mkdir(mode=0o700)
         for number, (title, frame) in enumerate(release.internal["drawn"].items(), start=1):
@@ -306,11 +302,9 @@ class TableMechanism(SettingsMechanism):
         """Return what a reader of the tables must know, from public facts alone."""
 
     def conclusions(self, plan: Any) -> Sequence[str]:
-        """Return how to read the tables."""
         return self.reading_tables(plan)
 
     def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the tables alone."]
 
 
@@ -371,6 +365,30 @@ def table_fault(
     if table.height != every or (by and table.select(by).is_duplicated().any()):
         return "cells are missing or doubled: which of them are there may tell who exists"
     return ""
+
+
+def stated_mechanism(kind: type[TableMechanism], bundle: BundleFiles, tables: Sequence[Sequence[str]]) -> Any:
+    """Return the mechanism whose settings public files state; None where they do not state all."""
+    try:
+        stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
+        settings = kind.settings_model.model_validate(stated.settings if stated else {})
+        return kind.of_settings(settings, tables=tables)
+    except (OSError, ValueError, StirredError):
+        return None
+
+
+def audit_cells(bundle: BundleFiles, found: Findings, *, whole: bool) -> None:
+    """Check that each table has every cell once; counts that need not be ``whole`` may be empty but not below 0."""
+    for name, place, table, variables in bundle.tables():
+        number = "sum" if "sum" in table.columns else "count"
+        if not variables:
+            found.bad("it has no variables", where=place)
+        elif fault := table_fault(table, variables, number=number, whole=whole):
+            found.bad(fault, where=place)
+        elif not whole and number == "count" and (table[number].cast(pl.Float64, strict=False) < 0).any():
+            found.bad("it has counts below 0", where=place)
+        else:
+            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
 
 
 def check_no_records(written: Written) -> None:

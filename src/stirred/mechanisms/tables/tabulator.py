@@ -41,6 +41,7 @@ from stirred.mechanisms.protocol import (
     failed,
 )
 from stirred.mechanisms.tables.engine import (
+    UNSTATED,
     TableDraw,
     TableMechanism,
     TablePlan,
@@ -119,7 +120,6 @@ class BudgetPart(BudgetFile):
 
     @property
     def name(self) -> str:
-        """Return what messages call it."""
         return f"{self.region} level {self.level}"
 
 
@@ -206,18 +206,15 @@ class TabulatorPlan(TablePlan):
 
     @property
     def disturbed(self) -> str:
-        """Say that everything has noise."""
         least, most = min(line.width for line in self.measured), max(line.width for line in self.measured)
         return f"every count gets noise: 95% of errors of one cell are up to {least}, where least is spent {most}"
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return nothing: no column of the input leaves."""
         return {"households": [], "persons": []}
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return rho and noise of each line of the budget, with the neighbours they are about."""
         words = "; ".join(f"{each.title} rho {float(each.loss):g}, 95% within {each.width}" for each in self.measured)
         names = ("what", "rho", "variance", "within_95")
         lines = [
@@ -229,7 +226,6 @@ class TabulatorPlan(TablePlan):
 
     @property
     def why_this_number(self) -> str:
-        """Say what the same noise costs per record that comes or goes."""
         return f"The budget file spends rho {float(self.rho):.6g} per {self.neighbours}."
 
 
@@ -244,7 +240,6 @@ class Tabulator(TableMechanism):
     file_words: ClassVar[Mapping[str, str]]
 
     def check_settings(self) -> None:
-        """Refuse tables of a plan."""
         if self.tables:
             remedy = "leave [[tables]] out, or use another mechanism for them"
             raise bad_plan(f"{self.name} publishes tables of its own", where="tables", remedy=remedy)
@@ -287,7 +282,6 @@ class Tabulator(TableMechanism):
         return ()
 
     def number_of_records(self, data: Microdata) -> int | None:
-        """Return the number of records, unless the promise is about one record more or less."""
         return None if self.promise == "add-remove" else data.households.height
 
     def specification(
@@ -313,7 +307,6 @@ class Tabulator(TableMechanism):
         )
 
     def audit_specification(self, universe: Sequence[Any]) -> Specification:
-        """Return the promise, the same for all files."""
         del universe
         return self.specification(name="small")
 
@@ -324,7 +317,6 @@ class Tabulator(TableMechanism):
         """Yield everything that is wrong with a file for these settings."""
 
     def check(self, data: Any) -> None:
-        """Raise everything that is wrong with a file, and noise that is too wide."""
         if problems := [*self.problems(as_microdata(data))]:
             raise DataError(problems)
         for line in self.measured:
@@ -333,7 +325,6 @@ class Tabulator(TableMechanism):
                 raise bad_plan(what, where="budget rho", remedy=f"write a larger rho: variances go up to {_WIDEST:,}")
 
     def draft(self, data: Microdata, *, doubts: bool) -> TabulatorPlan:
-        """Return the budget, line by line; nothing is counted."""
         said = after_imputation(data.stage, data.post_imputation)
         return TabulatorPlan(
             specification=self.specification(name=data.name, stage=data.stage, post_imputation=said),
@@ -345,7 +336,6 @@ class Tabulator(TableMechanism):
         )
 
     def warm(self) -> None:
-        """Make the tables of the noise, and load the compiled code."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
         for noise in {line.noise for line in self.measured}:
@@ -360,7 +350,6 @@ class Tabulator(TableMechanism):
     # ---- files and pages
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
-        """Return the tables, which are all that is published."""
         return [
             PublicFile(name=name, kind="measurements", columns=columns, words=self.file_words[name])
             for name, columns in self.columns.items()
@@ -383,7 +372,6 @@ class Tabulator(TableMechanism):
         return iter(())
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Compute the promise again from the settings, and check columns and sums of the tables."""
         audit_promise(self.specification, bundle, found)
         tables = self._audit_columns(bundle, found)
         for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
@@ -391,8 +379,7 @@ class Tabulator(TableMechanism):
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Check the columns of the tables, which need no settings."""
-        found.unchecked.append("the budget, computed anew: the public files do not state all settings")
+        found.unchecked.append(UNSTATED)
         cls._audit_columns(bundle, found)
 
     @classmethod
@@ -413,7 +400,6 @@ class Tabulator(TableMechanism):
         return tables
 
     def reading_tables(self, plan: Any) -> list[str]:
-        """Return what a reader of the tables must know."""
         return [
             "Every count is the true count plus noise of mean 0; column `variance` is that of the noise, and the true "
             f"count lies from `low` to `high` in {float(LEVEL):.0%} of cases.",
@@ -421,7 +407,6 @@ class Tabulator(TableMechanism):
         ]
 
     def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        """Return the noise of one count, line by line."""
         ninety = Fraction(9, 10)
         return [
             Typical(table=e.title, error=e.deviation, within=half_width(e.parameter, level=ninety))
@@ -429,7 +414,6 @@ class Tabulator(TableMechanism):
         ]
 
     def sections(self, plan: Any) -> Sequence[Section]:
-        """Return the budget, line by line."""
         header = ("counted", "rho", "standard deviation", "95% of errors within")
         rows = tuple((e.title, f"{float(e.loss):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
         lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"

@@ -342,17 +342,14 @@ class KeyedTable:
 
     @property
     def purpose(self) -> str:
-        """Return the table."""
         return self.title
 
     @property
     def columns(self) -> tuple[str, str]:
-        """Return the columns of counts and noise."""
         return "pre_sd_count", "pvalue"
 
     @property
     def besides(self) -> dict[str, pl.Series]:
-        """Return the key of each cell, and the row that it is looked up in."""
         return {name: self.cells[name] for name in ("ckey", "pcv")}
 
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> npt.NDArray[np.int64]:

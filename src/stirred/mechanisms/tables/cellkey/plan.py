@@ -17,7 +17,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
-from stirred.mechanisms.tables.engine import TablePlan, audit_promise, audit_records, table_fault
+from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records
 from stirred.spec.brief import published_exactly
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import exact
@@ -40,7 +40,6 @@ class CellKeyPlan(TablePlan):
 
     @property
     def disturbed(self) -> str:
-        """Say what is disturbed, and how much."""
         table = self.mechanism.table
         most = max(max(abs(v) for v in row.values) for row in table.rows)
         last = table.rows[-1].count
@@ -56,7 +55,6 @@ class CellKeyPlan(TablePlan):
 
     @property
     def unchanged(self) -> str:
-        """Say what is published exactly; what a swap before keeps is not published."""
         before = self.mechanism.inner
         if before is not None:
             kept = published_exactly(self.inner.specification)
@@ -65,12 +63,10 @@ class CellKeyPlan(TablePlan):
 
     @property
     def publishes_fixed(self) -> bool:
-        """Say that what a swap before holds fixed stays inside."""
         return self.inner is None
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns that tables have."""
         names = dict.fromkeys(name for cells in self.cells.values() for name in cells.columns)
         return {
             "households": [name for name in names if name not in self.persons],
@@ -79,7 +75,6 @@ class CellKeyPlan(TablePlan):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return the trade-off, and the three sentences for a board."""
         trade = self.mechanism.trade
         values = {} if trade is None else {f"delta_at_{e}": float(exact(trade.delta(exact(e)))) for e in _EPSILONS}
         rows = (Fact(label="promised", sentence=" ".join(promised(self))),)
@@ -300,14 +295,5 @@ def audit_bundle(mechanism: CellKey, bundle: BundleFiles, found: Findings) -> No
 def audit_unstated(kind: type[CellKey], bundle: BundleFiles, found: Findings) -> None:
     """Check that only tables are published, with every cell once and no count below 0."""
     audit_records(bundle, found)
-    for name, place, table, variables in bundle.tables():
-        column = "sum" if "sum" in table.columns else "count"
-        if not variables:
-            found.bad("it has no variables", where=place)
-        elif fault := table_fault(table, variables, number=column, whole=False):
-            found.bad(fault, where=place)
-        elif column == "count" and (table[column].cast(pl.Float64, strict=False) < 0).any():
-            found.bad("it has counts below 0", where=place)
-        else:
-            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
+    audit_cells(bundle, found, whole=False)
     found.unchecked.append("whether the noise was looked up as stated: counts and keys are confidential")

@@ -16,8 +16,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Table, Typical
 from stirred.mechanisms.tables.engine import TablePlan, with_numbers
-from stirred.mechanisms.tables.noise.estimate import ConsistentTable, consistent
-from stirred.mechanisms.tables.noise.measures import Measure
+from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
 from stirred.spec.exact import exact
 from stirred.spec.shift_law import DiscreteGaussian
 
@@ -39,12 +38,10 @@ class NoisePlan(TablePlan):
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns of the tables, by record type."""
         return self.shown
 
     @property
     def disturbed(self) -> str:
-        """Say that only tables with noise are published."""
         told = f"every cell of {number(len(self.measures), 'table')} gets noise ({self.widths})"
         cut = [f"of {each.title} {bounds_in_words(each)}" for each in self.measures if each.added_up is not None]
         return "; ".join([told, *cut, "no records are published"])
@@ -64,12 +61,10 @@ class NoisePlan(TablePlan):
 
     @property
     def why_this_number(self) -> str:
-        """Say how the loss comes about."""
         return f"{self.specification.budget.policy}, {self.relation}; losses of tables add up"
 
     @property
     def also_promised(self) -> str:
-        """Say after a swap what it did to the noise, and what holds between closer files; nothing else is."""
         if self.alone is None:
             return ""
         budget, alone = self.specification.budget, exact(self.alone).shown()
@@ -88,7 +83,6 @@ class NoisePlan(TablePlan):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return each table with its loss and noise, and what is done to them afterwards."""
         letter = self.specification.output_premetric.parameter.removesuffix("2")
         found = []
         for each in self.measures:

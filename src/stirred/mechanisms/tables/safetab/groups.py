@@ -205,7 +205,6 @@ class RegionGroups:
 
     @property
     def width(self) -> int:
-        """Return the number of iterations."""
         return len(self.members.codes)
 
     def named(self, groups: Ints, region_type: str) -> pl.DataFrame:

@@ -39,7 +39,6 @@ class CellTable(BudgetFile):
 
     @property
     def values(self) -> list[str]:
-        """Return every value that a household can have."""
         return [*dict.fromkeys(value for own in self.cells.values() for value in own)]
 
     @model_validator(mode="after")
@@ -93,12 +92,10 @@ class SafeTabH(SafeTab):
 
     @property
     def spent(self) -> HouseholdsBudget:
-        """Return the budget as it was checked."""
         return budget_of(HouseholdsBudget, self.budget, package=PACKAGE, ending="-h")
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         return (
             "SafeTab-H: households are counted by region and by race and ethnicity iteration of their householder, by "
             "type (t3) and tenure (t4), with noise; tables are finer where the published total of persons is larger."
@@ -106,7 +103,6 @@ class SafeTabH(SafeTab):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Return which release the totals are of: it was paid for before."""
         return (
             f"the totals that choose the tables are those of {self.totals.named}; that release is accounted for on its "
             "own, and its loss comes on top",
@@ -114,16 +110,13 @@ class SafeTabH(SafeTab):
 
     @property
     def rests_on(self) -> tuple[ReleasedTable, ...]:
-        """Return the release of the totals."""
         return (self.totals,)
 
     def premises(self, plan: Any) -> Mapping[str, str]:
-        """Return the checksums of the public tables."""
         return {**SafeTab.premises(self, plan), "totals": self.totals.sha256}
 
     @property
     def measured(self) -> tuple[Query, ...]:
-        """Return each part of each table."""
         stability = self.stability
         return tuple(
             Query(title=f"{p.table}, {p.name}", address=f"{p.table} {p.name}", loss=p.rho, square=stability)
@@ -132,7 +125,6 @@ class SafeTabH(SafeTab):
 
     @property
     def printed(self) -> tuple[Fraction, str]:
-        """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one household replaced"
 
     @property
@@ -157,7 +149,6 @@ class SafeTabH(SafeTab):
         return found
 
     def problems(self, data: Microdata) -> Iterator[Problem]:
-        """Yield what is wrong with the file, and with the published totals."""
         where = f"totals {self.totals.file}"
         with placed("totals"):
             totals = self.totals.expected
@@ -205,7 +196,6 @@ class SafeTabH(SafeTab):
         return group[order], reached[order]
 
     def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return t3 and t4: one part after the other."""
         records, found = self.records(data.households), {name: list[pl.DataFrame]() for name in self.columns}
         for number, (part, query) in enumerate(zip(self.parts, self.measured, strict=True)):
             progress("count", number, len(self.parts))
@@ -226,7 +216,6 @@ class SafeTabH(SafeTab):
         return table.select(*self.columns[name], "true").sort(GROUP, maintain_order=True)
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-        """Yield where cell 0, everybody, is not the sum of the cells of a level."""
         for name, table in tables.items():
             cell = f"{name}_data_cell"
             wide = table.pivot(cell, index=GROUP, values="count", aggregate_function="first")

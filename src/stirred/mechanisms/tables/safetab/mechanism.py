@@ -67,7 +67,6 @@ class SafeTab(Tabulator):
     """Counts of population groups; a record is in at most ``stability`` groups of one region type and level."""
 
     def check_settings(self) -> None:
-        """Refuse a budget for regions that are not there, or for nothing."""
         Tabulator.check_settings(self)
         known = {region.type for region in self.regions.values()}
         if unknown := sorted({part.region for part in self.parts} - known):
@@ -78,12 +77,10 @@ class SafeTab(Tabulator):
 
     @property
     def parts(self) -> list[BudgetPart]:
-        """Return the parts that have a budget."""
         return [part for part in self.spent.parts if part.rho > 0]
 
     @property
     def regions(self) -> Mapping[str, Region]:
-        """Return the region types by name."""
         return {region.type: region for region in self.spent.regions}
 
     @property
@@ -102,12 +99,10 @@ class SafeTab(Tabulator):
 
     @property
     def stability(self) -> int:
-        """Return in how many groups of one region type and level a record can be."""
         return self.groups.stability(len(self.races))
 
     @property
     def rho(self) -> Fraction:
-        """Return the sum of the budget."""
         return sum((part.rho for part in self.parts), Fraction(0))
 
     @property
@@ -116,7 +111,6 @@ class SafeTab(Tabulator):
         return 2 * self.rho, "2 x rho, one record replaced: it leaves at most s groups and enters at most s"
 
     def premises(self, plan: Any) -> Mapping[str, str]:
-        """Return the checksums of the public tables."""
         return {"blocks": self.blocks.sha256, "iterations": self.iterations.sha256}
 
     # ---- the file
@@ -139,11 +133,9 @@ class SafeTab(Tabulator):
 
     @property
     def used(self) -> list[str]:
-        """Return the block, the codes and what is tabulated."""
         return [self.block, *self.races, self.ethnicity, *self._values]
 
     def problems(self, data: Microdata) -> Iterator[Problem]:
-        """Yield missing columns, blocks that are not in the table, and values that were not declared."""
         frame, where = data.households, data.household_source
         known_blocks, groups = self.block_table(), self.groups.table
         if without := sorted({part.level for part in self.parts} - {*groups["level"]}):
@@ -224,7 +216,6 @@ class SafeTab(Tabulator):
         ]
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all files of one and of two records; where records come and go, with those of one less."""
         rows = self._examples()
         sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
         return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]] if self.promise == "add-remove" else sizes[1:]

@@ -122,12 +122,10 @@ class SafeTabP(SafeTab):
 
     @property
     def spent(self) -> PersonsBudget:
-        """Return the budget as it was checked."""
         return budget_of(PersonsBudget, self.budget, package=PACKAGE, ending="-p")
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         budget = self.spent
         return (
             "SafeTab-P: persons are counted by region and by race and ethnicity iteration with noise "
@@ -136,7 +134,6 @@ class SafeTabP(SafeTab):
         )
 
     def reading_tables(self, plan: Any) -> list[str]:
-        """Return what a reader must know besides: that some totals were published because they are large."""
         hidden = [region.type for region in self.regions.values() if region.suppress]
         chosen = (
             f"Of {', '.join(hidden)} a single total (`cells` 1) is published only where it is large, so those of small "
@@ -146,7 +143,6 @@ class SafeTabP(SafeTab):
 
     @property
     def measured(self) -> tuple[Query, ...]:
-        """Return both stages of each part."""
         budget, stability = self.spent, self.stability
         asked = (StageQueries.of(part, stability=stability, stage_1=budget.stage_1) for part in self.parts)
         return tuple(query for each in asked for query in (each.first, each.tables))
@@ -180,7 +176,6 @@ class SafeTabP(SafeTab):
         return {"t2": sex * (budget.top_age + 1) + age}
 
     def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return t1 and t2, one part after the other; answers of the first stage choose what is asked next."""
         records, budget, levels = self.records(data.households), self.spent, self._levels
         found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
         for number, part in enumerate(self.parts):
@@ -199,7 +194,6 @@ class SafeTabP(SafeTab):
         }
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-        """Yield where a total of t1 is not the sum of its table in t2, or a table has no total."""
         ages = tables["t2"].filter(pl.col("agestart") != "*").group_by(GROUP).agg(pl.col("count").sum().alias("sum"))
         both = ages.join(tables["t1"], on=GROUP, how="left")
         if not both["sum"].eq_missing(both["count"]).all():
