@@ -34,16 +34,16 @@ DELTA: Final = Fraction(1, 10**10)
 LARGEST: Final = 99_999
 """Persons in a household at most: the bound of the production system on group quarters."""
 _TOPDOWN: Final = "stirred.mechanisms.topdown.reference"
-_SAFETAB: Final = "stirred.mechanisms.tables.safetab"
+_TABLES: Final = "stirred.mechanisms.tables"
 # The budget file of each part, and where it is.
 FILES: Final[Mapping[str, tuple[str, str]]] = {
     "pl-persons": (_TOPDOWN, "us-2020-pl-persons"),
     "dhc-persons": (_TOPDOWN, "us-2020-dhc-persons"),
     "pl-units": (_TOPDOWN, "us-2020-pl-units"),
     "dhc-units": (_TOPDOWN, "us-2020-dhc-units"),
-    "safetab-p": (_SAFETAB, "us-2020-p"),
-    "safetab-h": (_SAFETAB, "us-2020-h"),
-    "phsafe": ("stirred.mechanisms.tables.phsafe", "us-2020"),
+    "safetab-p": (_TABLES, "reference/us-2020-p"),
+    "safetab-h": (_TABLES, "reference/us-2020-h"),
+    "phsafe": (_TABLES, "reference/us-2020-phsafe"),
 }
 # Of TopDown: the unit, the catalogue's entry of the printed budget, and what a person who moves costs.
 _MEASURED: Final = {

@@ -12,6 +12,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from importlib import resources
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
@@ -81,6 +82,7 @@ def _rising(given: list[int]) -> list[int]:
     return given
 
 
+REFERENCE: Final = resources.files("stirred.mechanisms.tables") / "reference"
 Amount = Annotated[Fraction, BeforeValidator(_share)]
 Edges = Annotated[list[int], AfterValidator(_rising)]
 
@@ -151,11 +153,11 @@ def _instead(given: Any) -> str:
 Model = TypeVar("Model", bound=BudgetFile)
 
 
-def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: str, ending: str = "") -> Model:
+def budget_of(model: type[Model], given: str | Mapping[str, Any], *, ending: str) -> Model:
     """Return a checked budget: one that is brought along, by its name, or the content of a file."""
     content: Any = given
     if isinstance(given, str):
-        place = resources.files(package).joinpath(f"{given}{ending}.toml")
+        place = REFERENCE.joinpath(f"{given}{ending}.toml")
         if not given.replace("-", "").isalnum() or not place.is_file():
             remedy = "write us-2020, or name a file that ends in .toml"
             raise bad_plan(f"there is no budget called {given!r}", where="budget", remedy=remedy)
@@ -235,6 +237,8 @@ class Tabulator(TableMechanism):
     kept_in: ClassVar[str] = "true_counts"
     kept_by_name: ClassVar[bool] = True
     own_tables: ClassVar[bool] = True
+    budget_model: ClassVar[type[BudgetFile]]
+    shipped: ClassVar[str]  # how the names of budgets end that are brought along
     neighbours: ClassVar[str]  # what a rho of the budget is about
     columns: ClassVar[Mapping[str, tuple[str, ...]]]  # of each public file
     file_words: ClassVar[Mapping[str, str]]
@@ -243,6 +247,11 @@ class Tabulator(TableMechanism):
         if self.tables:
             remedy = "leave [[tables]] out, or use another mechanism for them"
             raise bad_plan(f"{self.name} publishes tables of its own", where="tables", remedy=remedy)
+
+    @cached_property
+    def spent(self) -> Any:
+        """Return the budget as it was checked."""
+        return budget_of(self.budget_model, self.budget, ending=self.shipped)
 
     # ---- the promise
 

@@ -14,13 +14,20 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.tables.query import Ask, Query
-from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, from_cells
-from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
+from stirred.mechanisms.tables.safetab.groups import (
+    GROUP,
+    CellLevel,
+    Counter,
+    Ints,
+    SafeTab,
+    SafeTabSettings,
+    from_cells,
+    table_rows,
+)
 from stirred.mechanisms.tables.tabulator import (
     BudgetFile,
     BudgetPart,
     GroupsBudget,
-    budget_of,
 )
 from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import ShiftLaw
@@ -81,6 +88,8 @@ class SafeTabH(SafeTab):
     name: ClassVar[str] = "safetab-h"
     title: ClassVar[str] = "SafeTab-H"
     settings_model: ClassVar[type[Settings]] = HouseholdsSettings
+    budget_model: ClassVar[type[BudgetFile]] = HouseholdsBudget
+    shipped: ClassVar[str] = "-h"
     neighbours: ClassVar[str] = "one household added or removed"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         name: (*GROUP, f"{name}_data_cell", *_COLUMNS) for name in ("t3", "t4")
@@ -89,10 +98,6 @@ class SafeTabH(SafeTab):
         "t3": "households of each group by type; cells that were not measured are sums of others",
         "t4": "households of each group by tenure; cells that were not measured are sums of others",
     }
-
-    @property
-    def spent(self) -> HouseholdsBudget:
-        return budget_of(HouseholdsBudget, self.budget, package=PACKAGE, ending="-h")
 
     @property
     def in_words(self) -> str:
@@ -181,14 +186,14 @@ class SafeTabH(SafeTab):
 
         Nothing is returned where a group is not there or stands twice.
         """
-        every, table = counter.groups, self.totals.frame
+        table = self.totals.frame
         assert table is not None
-        regions = pl.DataFrame({"region_id": every.regions}, schema={"region_id": pl.String}).with_row_index("region")
-        codes = pl.DataFrame({"iteration_code": every.members.codes}, schema={"iteration_code": pl.String})
+        regions = pl.DataFrame({"region_id": counter.regions}, schema={"region_id": pl.String}).with_row_index("region")
+        codes = pl.DataFrame({"iteration_code": counter.members.codes}, schema={"iteration_code": pl.String})
         level = counter.records.iterations.table.filter(pl.col("level") == part.level)["iteration_code"]
         own = table.filter((pl.col("region_type") == part.region) & pl.col("iteration_code").is_in(level.implode()))
         found = own.join(regions, on="region_id").join(codes.with_row_index("iteration"), on="iteration_code")
-        group = found["region"].cast(pl.Int64).to_numpy() * every.width + found["iteration"].cast(pl.Int64).to_numpy()
+        group = found["region"].cast(pl.Int64).to_numpy() * counter.width + found["iteration"].cast(pl.Int64).to_numpy()
         if found.height != own.height or np.unique(group).size != group.size:
             return None
         reached = np.searchsorted(part.thresholds, found["count"].cast(pl.Int64).to_numpy(), side="right")
@@ -204,9 +209,7 @@ class SafeTabH(SafeTab):
             assert chosen is not None  # `problems` has looked
             for level, own, true in counter.cells(*chosen, levels, fine=part.table):
                 noisy = ask(query, true, chunk=level)
-                found[part.table].append(
-                    table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, query)
-                )
+                found[part.table].append(table_rows(counter.named(own, part.region), levels[level], noisy, true, query))
         return {name: self._table(name, tables) for name, tables in found.items()}
 
     def _table(self, name: str, tables: list[pl.DataFrame]) -> pl.DataFrame:
@@ -233,7 +236,7 @@ class SafeTabH(SafeTab):
             chosen = self.selected(counter, part)
             assert chosen is not None
             for _, own, cells in counter.cells(*chosen, self._levels(part.table), fine=part.table):
-                named = counter.groups.named(own, part.region).rows()
+                named = counter.named(own, part.region).rows()
                 for name, row in zip(named, cells.tolist(), strict=True):
                     parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, query.noise),))
         return StagedLaw(parts)

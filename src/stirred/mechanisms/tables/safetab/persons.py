@@ -14,14 +14,22 @@ from pydantic import Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
 from stirred.mechanisms.tables.query import Ask, Query, half_width, variance_of
-from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, age_by_sex
-from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
+from stirred.mechanisms.tables.safetab.groups import (
+    GROUP,
+    CellLevel,
+    Counter,
+    Ints,
+    SafeTab,
+    SafeTabSettings,
+    age_by_sex,
+    table_rows,
+)
 from stirred.mechanisms.tables.tabulator import (
     Amount,
+    BudgetFile,
     BudgetPart,
     Edges,
     GroupsBudget,
-    budget_of,
     once,
     with_intervals,
 )
@@ -108,6 +116,8 @@ class SafeTabP(SafeTab):
     name: ClassVar[str] = "safetab-p"
     title: ClassVar[str] = "SafeTab-P"
     settings_model: ClassVar[type[Settings]] = PersonsSettings
+    budget_model: ClassVar[type[BudgetFile]] = PersonsBudget
+    shipped: ClassVar[str] = "-p"
     neighbours: ClassVar[str] = "one person added or removed"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "t1": (*GROUP, "count", "cells", "variance", "low", "high", "combined", "combined_variance"),
@@ -119,10 +129,6 @@ class SafeTabP(SafeTab):
         "0.8 standard deviations on average: too large with the finer table, too small with the coarser",
         "t2": "groups that are large enough, by sex and age; an asterisk stands for all ages",
     }
-
-    @property
-    def spent(self) -> PersonsBudget:
-        return budget_of(PersonsBudget, self.budget, package=PACKAGE, ending="-p")
 
     @property
     def in_words(self) -> str:
@@ -221,9 +227,9 @@ class SafeTabP(SafeTab):
                     tables=tuple(laws),
                     thresholds=tuple(part.thresholds),
                 )
-                if counter.groups.members.detailed_only[group % counter.groups.width]:
+                if counter.members.detailed_only[group % counter.width]:
                     staged = Staged(tables=(ShiftLaw(total, queries.alone.noise),))
-                name = counter.groups.named(np.array([group]), part.region).row(0)
+                name = counter.named(np.array([group]), part.region).row(0)
                 parts[part.level, name] = staged
         return StagedLaw(parts)
 
@@ -236,13 +242,13 @@ def first_stage(
     Of the latter only those ``above`` the cut are kept; groups for the nation and states alone have one total.
     """
     groups, counts = counter.totals()
-    width, alone = counter.groups.width, counter.groups.members.detailed_only
+    width, alone = counter.width, counter.members.detailed_only
     rows = max(1, _CHUNK // max(width, 1))
-    starts = range(0, len(counter.groups.regions), rows)
+    starts = range(0, len(counter.regions), rows)
     thresholds = np.array(part.thresholds)
 
     def look(start: int) -> ChosenGroups:
-        low, high = start * width, min(start + rows, len(counter.groups.regions)) * width
+        low, high = start * width, min(start + rows, len(counter.regions)) * width
         true = np.zeros(high - low, dtype=np.int64)
         inside = slice(*np.searchsorted(groups, (low, high)))
         true[groups[inside] - low] = counts[inside]
@@ -282,9 +288,9 @@ def second_stage(
         noisy = ask(queries.tables, true, chunk=level)
         place = np.searchsorted(kept.group, own)
         total[place], cells[place] = noisy.sum(axis=1), levels[level].measured
-        tables.append(table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, queries.tables))
+        tables.append(table_rows(counter.named(own, part.region), levels[level], noisy, true, queries.tables))
     single = kept.level < 0
-    table = counter.groups.named(kept.group, part.region).with_columns(
+    table = counter.named(kept.group, part.region).with_columns(
         pl.Series("count", total), pl.Series("cells", cells), pl.Series("true", kept.true)
     )
     table = with_intervals(table, [queries.tables, queries.alone], cells=cells, which=single.astype(np.int64))

@@ -25,7 +25,6 @@ from stirred.mechanisms.tables.tabulator import (
     Ints,
     Tabulator,
     TabulatorSettings,
-    budget_of,
     missing_columns,
     once,
     with_intervals,
@@ -247,6 +246,8 @@ class PHSafe(Tabulator):
     name: ClassVar[str] = "phsafe"
     title: ClassVar[str] = "PHSafe"
     settings_model: ClassVar[type[Settings]] = PHSafeSettings
+    budget_model: ClassVar[type[BudgetFile]] = PHSafeBudget
+    shipped: ClassVar[str] = "-phsafe"
     neighbours: ClassVar[str] = "one person added or removed"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "counts": (*_CELL, "count", "variance", "low", "high", *_ESTIMATES),
@@ -264,10 +265,6 @@ class PHSafe(Tabulator):
             raise bad_plan("states are declared once each", where="states", remedy="list every state, and none twice")
         if not [*self.spent.queries()]:
             raise bad_plan("every rho is 0", where="budget rho", remedy="give at least one query a rho above 0")
-
-    @property
-    def spent(self) -> PHSafeBudget:
-        return budget_of(PHSafeBudget, self.budget, package="stirred.mechanisms.tables.phsafe")
 
     @property
     def in_words(self) -> str:
