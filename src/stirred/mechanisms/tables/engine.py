@@ -78,6 +78,11 @@ class TablePlan(Plan):
     origin: PlanOrigin | None = field(default=None, repr=False)
     cells: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)  # the declared ones, by table
 
+    @property
+    def mechanism(self) -> Any:
+        assert self.origin is not None
+        return self.origin.mechanism
+
 
 class TableDraw(NamedTuple):
     """What a draw makes: ``public`` tables by file, and by table what they were made of, ``kept`` inside.
@@ -100,7 +105,7 @@ class TableMechanism(SettingsMechanism):
 
     counts_tables: ClassVar[bool] = False
     kept_in: ClassVar[str] = "noise"  # the folder below internal with what tables were made of
-    kept_by_name: ClassVar[bool] = False  # whether its files are named as the public ones, and not numbered
+    keeps_noise: ClassVar[bool] = True  # of millions of groups true counts are kept alone, as a column of their table
 
     settings: Any
     tables: Any  # tuples of names; None where no plan was read
@@ -219,7 +224,8 @@ class TableMechanism(SettingsMechanism):
 
     def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
-        counted, answers = self.counted_file(data, plan, entropy), Answers(entropy.child("noise"))
+        counted = self.counted_file(data, plan, entropy)
+        answers = Answers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
         tables = self.answered(counted, plan, answers, progress)
         progress("noise", 1, 1)
         besides = self.counted_besides(counted, plan)
@@ -227,7 +233,8 @@ class TableMechanism(SettingsMechanism):
             title: with_numbers(plan.cells[title], {**numbers, **besides.get(title, {})})
             for title, numbers in answers.kept.items()
         }
-        public = {self.file_of(plan, title): table for title, table in tables.items()}
+        kept |= {title: table for title, table in tables.items() if "true" in table.columns}
+        public = {self.file_of(plan, title): table.drop("true", strict=False) for title, table in tables.items()}
         return TableDraw({**public, **self.published_exactly(data, plan)}, kept, {"counted": counted})
 
     def file_of(self, plan: Any, title: str) -> str:
@@ -259,8 +266,8 @@ class TableMechanism(SettingsMechanism):
         folder = written.internal / self.kept_in
         folder.mkdir(mode=0o700)
         for number, (title, frame) in enumerate(release.internal["drawn"].items(), start=1):
-            own = frame if self.kept_by_name else frame.select(pl.lit(title).alias("table"), pl.all())
-            write_frame(own, folder / f"{title if self.kept_by_name else number}.parquet", note=dict(note))
+            own = frame.select(pl.lit(title).alias("table"), pl.all()) if self.keeps_noise else frame
+            write_frame(own, folder / f"{number if self.keeps_noise else title}.parquet", note=dict(note))
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return a checksum of the cells, by which noise is addressed."""

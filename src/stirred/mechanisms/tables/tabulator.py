@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -30,7 +29,6 @@ from stirred.mechanisms.protocol import (
     Check,
     Fact,
     Grid,
-    Progress,
     PublicFile,
     Release,
     ReleasedColumns,
@@ -43,15 +41,13 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.tables.engine import (
     UNSTATED,
-    TableDraw,
     TableMechanism,
     TablePlan,
     audit_promise,
     audit_records,
     check_no_records,
 )
-from stirred.mechanisms.tables.query import LEVEL, Answers, Query, half_width, variance_of
-from stirred.randomness.entropy import Entropy
+from stirred.mechanisms.tables.query import LEVEL, Query, half_width, variance_of
 from stirred.randomness.noise import table_of
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
@@ -197,18 +193,18 @@ class TabulatorSettings(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TabulatorPlan(TablePlan):
     """What would be published; nothing random has happened, and nothing was counted."""
 
-    measured: tuple[Query, ...]
-    neighbours: str
-    rho: Fraction
-    given: tuple[ReleasedTable, ...] = ()
+    @property
+    def given(self) -> Sequence[ReleasedTable]:
+        own: Sequence[ReleasedTable] = self.mechanism.rests_on
+        return own
 
     @property
     def disturbed(self) -> str:
-        least, most = min(line.width for line in self.measured), max(line.width for line in self.measured)
+        widths = [each.width for each in self.mechanism.measured]
+        least, most = min(widths), max(widths)
         return f"every count gets noise: 95% of errors of one cell are up to {least}, where least is spent {most}"
 
     @property
@@ -217,25 +213,26 @@ class TabulatorPlan(TablePlan):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        words = "; ".join(f"{each.title} rho {float(each.loss):g}, 95% within {each.width}" for each in self.measured)
-        names = ("what", "rho", "variance", "within_95")
+        rho, neighbours, measured = self.mechanism.rho, self.mechanism.neighbours, self.mechanism.measured
+        words = "; ".join(f"{each.title} rho {float(each.loss):g}, 95% within {each.width}" for each in measured)
         lines = [
-            dict(zip(names, (e.title, str(e.loss), str(e.parameter), e.width), strict=True)) for e in self.measured
+            {"what": each.title, "rho": str(each.loss), "variance": str(each.parameter), "within_95": each.width}
+            for each in measured
         ]
-        values = {"rho": str(self.rho), "neighbours": self.neighbours, "measured": lines}
-        sentence = f"rho {float(self.rho):.6g} per {self.neighbours}: {words}"
+        values = {"rho": str(rho), "neighbours": neighbours, "measured": lines}
+        sentence = f"rho {float(rho):.6g} per {neighbours}: {words}"
         return (Fact(label="budget", sentence=sentence, values=values, for_plans=True),)
 
     @property
     def why_this_number(self) -> str:
-        return f"The budget file spends rho {float(self.rho):.6g} per {self.neighbours}."
+        return f"The budget file spends rho {float(self.mechanism.rho):.6g} per {self.mechanism.neighbours}."
 
 
 class Tabulator(TableMechanism):
     """A mechanism that publishes counts with noise and nothing else."""
 
     kept_in: ClassVar[str] = "true_counts"
-    kept_by_name: ClassVar[bool] = True
+    keeps_noise: ClassVar[bool] = False
     own_tables: ClassVar[bool] = True
     budget_model: ClassVar[type[BudgetFile]]
     shipped: ClassVar[str]  # how the names of budgets end that are brought along
@@ -338,10 +335,6 @@ class Tabulator(TableMechanism):
         return TabulatorPlan(
             specification=self.specification(name=data.name, stage=data.stage, post_imputation=said),
             dropped=columns_beside(data, self.used),
-            measured=self.measured,
-            neighbours=self.neighbours,
-            rho=self.rho,
-            given=self.rests_on,
         )
 
     def warm(self) -> None:
@@ -349,12 +342,6 @@ class Tabulator(TableMechanism):
 
         for noise in {line.noise for line in self.measured}:
             table_of(noise)
-
-    def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
-        """Draw all tables; one more column, ``true``, is the count without noise, and stays inside."""
-        tables = self.answered(data, plan, Answers(entropy, keep=False), progress)
-        public = {name: table.drop("true", strict=False) for name, table in tables.items()}
-        return TableDraw(public, {name: table for name, table in tables.items() if "true" in table.columns})
 
     # ---- files and pages
 
@@ -419,13 +406,13 @@ class Tabulator(TableMechanism):
         ninety = Fraction(9, 10)
         return [
             Typical(table=e.title, error=e.deviation, within=half_width(e.parameter, level=ninety))
-            for e in plan.measured
+            for e in self.measured
         ]
 
     def sections(self, plan: Any) -> Sequence[Section]:
         header = ("counted", "rho", "standard deviation", "95% of errors within")
-        rows = tuple((e.title, f"{float(e.loss):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
-        lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
+        rows = tuple((e.title, f"{float(e.loss):g}", f"{e.deviation:.2f}", e.width) for e in self.measured)
+        lead = f"Each rho is per {self.neighbours}; together {float(self.rho):.6g}. {self.in_words}"
         grid = Grid(header=header, rows=rows, numbers=header[1:])
         return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading_tables(plan)))]
 

@@ -294,7 +294,6 @@ class CellKey(TableMechanism):
         return CellKeyPlan(
             specification=specification,
             dropped=columns_beside(data, {*self.table_sources, self.record_key or ""}),
-            mechanism=self,
             cells=cells,
             persons=persons,
             inner=inner,

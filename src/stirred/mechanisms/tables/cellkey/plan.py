@@ -34,7 +34,6 @@ _SHOWN: Final = 12
 class CellKeyPlan(TablePlan):
     """The plan; ``cells`` has every declared cell of each table, ``inner`` the plan of what is done before."""
 
-    mechanism: CellKey
     persons: tuple[str, ...] = ()  # columns of persons that tables use
     inner: Any = None
 

@@ -190,7 +190,7 @@ def _sums_of_one_column(measures: Sequence[Measure]) -> Iterable[Sequence[Measur
 
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and of columns only the match variables of a swap before the noise."""
-    yield from mechanism.usual_doubts(data, coded=plan.shown["households"])
+    yield from mechanism.usual_doubts(data, coded=plan.releases["households"])
     if mechanism.inner is not None:
         yield from _match_doubts(mechanism, data, plan, mechanism.inner)
     for each in plan.measures:
@@ -215,7 +215,7 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
         ]
         values = records[added_up.column].cast(pl.Int64).to_numpy()
         yield from clamped_doubts(added_up.column, values, (added_up.low, added_up.high), published=tables)
-    if plan.shown["persons"] and mechanism.persons is not None and data.hid is not None and data.persons is not None:
+    if plan.releases["persons"] and mechanism.persons is not None and data.hid is not None and data.persons is not None:
         many = data.persons[data.hid].value_counts()["count"]
         if cut := int((many > mechanism.persons).sum()):
             yield Doubt(

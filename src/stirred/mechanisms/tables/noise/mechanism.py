@@ -303,10 +303,7 @@ class NoisyTables(TableMechanism):
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
-            confidence=self.sure,
-            alone=None if self.inner is None else sum((each.loss_alone for each in measures), Fraction(0)),
-            shown=shown,
-            after=pages.after_in_words(self),
+            releases=shown,
             dropped=columns_beside(data, used),
         )
 

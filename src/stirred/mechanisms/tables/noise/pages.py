@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,14 +31,20 @@ class NoisePlan(TablePlan):
     """What would be published; nothing random has happened."""
 
     measures: tuple[Measure, ...]
-    confidence: Fraction
-    alone: Fraction | None = None  # what the same noise would lose without the swap before it
-    shown: Mapping[str, Sequence[str]]
-    after: str
+    releases: Mapping[str, Sequence[str]]
 
     @property
-    def releases(self) -> Mapping[str, Sequence[str]]:
-        return self.shown
+    def confidence(self) -> Fraction:
+        return cast(Fraction, self.mechanism.sure)
+
+    @property
+    def alone(self) -> Fraction | None:
+        """Return what the same noise would lose without the swap before it."""
+        return None if self.mechanism.inner is None else sum((e.loss_alone for e in self.measures), Fraction(0))
+
+    @property
+    def after(self) -> str:
+        return after_in_words(self.mechanism)
 
     @property
     def disturbed(self) -> str:
@@ -261,7 +267,7 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
         "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average as "
         "the numbers stand; cutting at 0 first would make them too large.",
     ]
-    if mechanism.persons is not None and plan.shown["persons"]:
+    if mechanism.persons is not None and plan.releases["persons"]:
         lines.append(
             f"Of a household at most {mechanism.persons} persons are counted, so tables of persons are too small where "
             "households are larger."
