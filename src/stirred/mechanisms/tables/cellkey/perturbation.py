@@ -25,8 +25,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_file, bad_plan, number
 from stirred.data.sources import read_text
 from stirred.mechanisms.protocol import failed
-from stirred.mechanisms.tables.cellkey.ptable import PTable
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy
+from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import Problem
 
@@ -194,11 +193,11 @@ class Magnitude(BaseModel):
     def perturbed(self, total: float, largest: Sequence[float], table: PTable, keys: Sequence[int]) -> float:
         """Return a sum with noise in units of its largest contributions, one key for each.
 
-        >>> from fractions import Fraction
-        >>> from stirred.mechanisms.tables.cellkey.design import design_ptable
-        >>> table = design_ptable(D=2, V=Fraction(1), step=2).table
-        >>> round(Magnitude(column="turnover").perturbed(1580, [1200, 300, 80], table, [7 * table.keys // 10]), 6)
-        1702.132231
+        >>> from stirred.mechanisms.tables.cellkey.ptable import PTableRow
+        >>> table = PTable(rows=(PTableRow(count=1, values=(-2, 1), weights=(1, 2)),), keys=3, step=2)
+        >>> flex = Magnitude(column="turnover")
+        >>> round(flex.perturbed(1580, [1200, 300, 80], table, [2]), 6), round(flex.unit(1200, 1) / 2, 6)
+        (1702.132231, 122.132231)
         """
         value = total
         for x, epsilon, key in zip(largest, self.epsilons, keys, strict=False):

@@ -1,4 +1,4 @@
-"""A perturbation table (ptable): for each count and each key, what is added; read and written as agencies have it.
+"""A perturbation table (ptable): for each count and each key, what is added; read as agencies have it.
 
 Probabilities are whole numbers of keys, so nothing is rounded when a value is looked up. Two kinds of files are read:
 that of the R package ptable and of tau-ARGUS (``i;j;p;v;p_int_ub``), and that of the ONS (``pcv,ckey,pvalue``).
@@ -9,24 +9,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate, groupby
 from math import lcm
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import polars as pl
 
-from stirred.data.problems import bad_file, bad_plan, listed
+from stirred.data.problems import bad_file, listed
 
 # From here the ONS repeats its table: count 751 is looked up like 501 (its guide says modulo 750, its code 250).
 _ONS_LAST: Final = 750
 _ONS_PERIOD: Final = 250
 _DIGITS: Final = 8
-_MOST_DIGITS: Final = 28
 _PTABLE_COLUMNS: Final = ("i", "p", "v")
 _BOUND: Final = "p_int_ub"
 _APART: Final = 1e-6  # of sums of up to a few dozen numbers of eight digits
+KeyedBy = Literal["records", "definition"]  # what shares its noise
 _ONS_COLUMNS: Final = ("pcv", "ckey", "pvalue")
 
 
@@ -85,7 +84,7 @@ class PTable:
                 wrong = f"count {row.count} could become negative"
             if wrong:
                 raise bad_file(
-                    wrong, where="ptable", remedy="correct the table, or design one: `stirred ptable design`"
+                    wrong, where="ptable", remedy="correct the table: the R package ptable and tau-ARGUS write them"
                 )
         if not self.rows:
             raise bad_file("it has no rows", where="ptable", remedy="give a row for each count from 1")
@@ -133,45 +132,6 @@ class PTable:
     def pstay(self, count: int) -> Fraction:
         """Return the probability that a count stays as it is."""
         return Fraction(self.row(count).law.get(0, 0), self.keys)
-
-    def frame(self, *, ons: bool = False) -> pl.DataFrame:
-        """Return the table as a file has it: of the ptable package, or with a row for each key of the ONS."""
-        if ons:
-            rows: list[Any] = [
-                (row.count, key, self.added(row.count, key=key)) for row in self.rows for key in range(self.keys)
-            ]
-            return pl.DataFrame(rows, schema=dict.fromkeys(_ONS_COLUMNS, pl.Int64), orient="row")
-        for what, number in ((f"{self.keys:,} keys", self.keys), (f"step {self.step}", self.step)):
-            if _digits(Fraction(1, number)) is None:
-                raise bad_plan(
-                    f"probabilities and values of {what} have no finite decimals, which such a file needs",
-                    where="ptable",
-                    remedy="write keys such as 4096 or 10^8 and a step such as 2 or 5; or write the format of the ONS",
-                )
-        rows = [(0, "0", "1", "0", "1")]
-        for row in self.rows:
-            for value, weight, bound in zip(row.values, row.weights, accumulate(row.weights), strict=True):
-                v, j = (_decimal(Fraction(x, self.step)) for x in (value, row.count * self.step + value))
-                p, upper = (_decimal(Fraction(x, self.keys)) for x in (weight, bound))
-                rows.append((row.count, j, p, v, upper))
-        kinds = {"i": pl.Int64, **dict.fromkeys(("j", "p", "v", "p_int_ub"), pl.String)}
-        return pl.DataFrame(rows, schema=kinds, orient="row")
-
-
-def _digits(number: Fraction) -> int | None:
-    """Return how many decimals a number has; None where they do not end, or are very many."""
-    return next((k for k in range(_MOST_DIGITS + 1) if 10**k % number.denominator == 0), None)
-
-
-def _decimal(number: Fraction) -> str:
-    """Return a number with all its decimals: a file has the table that was written, and no other.
-
-    >>> _decimal(Fraction(-1, 4096)), _decimal(Fraction(3))
-    ('-0.000244140625', '3')
-    """
-    digits = _digits(number)
-    assert digits is not None
-    return f"{Decimal(number.numerator) / Decimal(number.denominator):.{digits}f}"
 
 
 def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:

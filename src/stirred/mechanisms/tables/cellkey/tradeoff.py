@@ -18,24 +18,31 @@ sum max(0, P(t) - e^epsilon Q(t)), the larger of both directions, at the worst c
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import prod
-from typing import TYPE_CHECKING, Any, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from stirred.data.problems import bad_plan
-from stirred.mechanisms.tables.cellkey.ptable import PTable
+from pydantic import BaseModel, Field
+
+from stirred.data.frames import read_frame
+from stirred.data.place import file_at
+from stirred.data.problems import bad_file, bad_plan
+from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
+from stirred.mechanisms.tables.cellkey.perturbation import KEY_BYTES
+from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable, read_ptable
 from stirred.spec.convert import post_process
-from stirred.spec.exact import Exact, exp
+from stirred.spec.exact import Exact, exact, exp
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 
-KeyedBy = Literal["records", "definition"]
 Mass = Mapping[Any, Fraction]
 _DIGITS: Final = 40
 _PLACES: Final = 10**6
@@ -244,3 +251,98 @@ def audit_specification(mechanism: CellKey, universe: Sequence[Hashable]) -> Spe
     if mechanism.inner is not None:
         return post_process(mechanism.inner.audit_specification(universe)).specification
     return mechanism.specification(name="small", stage="as-given")
+
+
+# ---- commands ---------------------------------------------------------------------------------------------------
+
+_WIDTH: Final = 24
+_DRAWN: Final = 12  # rows
+_EPSILONS: Final = ("0", "1/2", "1", "2")
+_FILE: Final[dict[str, Any]] = {"argument": "FILE"}
+
+
+class PTableDesignOptions(BaseModel):
+    """`stirred ptable design`, which is refused."""
+
+    D: int | None = Field(default=None, description="No longer there.")
+    V: str | None = Field(default=None, description="No longer there.")
+    out: Path | None = Field(default=None, description="No longer there.")
+
+
+class ShowOptions(BaseModel):
+    """`stirred ptable show`."""
+
+    file: Path = Field(description="A perturbation table.", json_schema_extra=_FILE)
+    tables: int = Field(default=1, ge=1, description="For how many tables delta is computed.")
+
+
+class KeyOptions(BaseModel):
+    """`stirred ptable key`."""
+
+    file: Path = Field(description="Where the key goes; must not exist.", json_schema_extra=_FILE)
+
+
+def design(options: Any, progress: Progress | None) -> Outcome:
+    """Refuse to design a table, and say where tables come from."""
+    what = "tables are no longer designed here, and the last commit that does is a7e31a88"
+    remedy = (
+        "write one with the R package ptable or tau-ARGUS, and name its file; docs/cell-keys.md has one to begin with"
+    )
+    raise bad_plan(what, where="ptable design", remedy=remedy)
+
+
+def show(options: Any, progress: Progress | None) -> Outcome:
+    """Draw a table, and say what it would promise."""
+    del progress
+    table = read_ptable(read_frame(options.file), where=str(options.file))
+    if table.step != 1:
+        return _shown(table, rows=[("use", "for sums: it has fractions")], values={})
+    many = options.tables
+    rows, values = [], dict[str, Any]()
+    for label, trade in (
+        ("one table", KeyTradeOff(table=table)),
+        ("zeros fixed", KeyTradeOff(table=table, zeros_fixed=True)),
+        ("keys used again", KeyTradeOff(table=table, tables=many, alone=False)),
+        ("by definition", KeyTradeOff(table=table, tables=many, keyed_by="definition")),
+    ):
+        deltas = {e: exact(trade.delta(exact(e))) for e in _EPSILONS}
+        rows.append((label, ", ".join(f"delta {each.shown(6)} at epsilon {e}" for e, each in deltas.items())))
+        values[label.replace(" ", "_")] = {e: float(each) for e, each in deltas.items()}
+    return _shown(table, rows=rows, values={"delta": values})
+
+
+def key(options: Any, progress: Progress | None) -> Outcome:
+    """Write a new key, for its owner alone."""
+    del progress
+    if options.file.exists() or not options.file.parent.is_dir():
+        what = "something is already there" if options.file.exists() else "there is no such folder"
+        raise bad_file(what, where=str(options.file), remedy="choose a new file")
+    with file_at(options.file, private=True) as half:
+        half.write_text(secrets.token_hex(KEY_BYTES) + "\n", encoding="utf-8")
+    keep = "keep it secret, as long as tables are to be consistent; whoever has it can undo the noise"
+    return Outcome(rows=[("wrote", str(options.file)), ("keep", keep)], values={"file": str(options.file)})
+
+
+def _shown(table: PTable, *, rows: list[tuple[str, str]], values: dict[str, Any]) -> Outcome:
+    told, drawn, moments = [], [], []
+    for row in table.rows:
+        v = [float(Fraction(each, table.step)) for each in row.law]
+        p = [float(Fraction(each, table.keys)) for each in row.law.values()]
+        own = {name: float(getattr(table, name)(row.count)) for name in ("bias", "variance", "pstay")}
+        told.append({"count": row.count, "values": v, "probabilities": p, **own})
+        if row.count <= _DRAWN:
+            moments.append((row.count, *(f"{number:.8g}" for number in own.values())))
+            bars = ["#" * round(_WIDTH * each / max(p)) for each in p]
+            drawn += [(row.count, f"{x:+g}", f"{y:.8f}", bar) for x, y, bar in zip(v, p, bars, strict=True)]
+    grids = [
+        Grid(header=("count", "bias", "variance", "stays"), rows=tuple(moments)),
+        Grid(header=("count", "added", "probability", ""), rows=tuple(drawn)),
+    ]
+    return Outcome(rows=rows, grids=grids, values={"keys": table.keys, "rows": told, **values})
+
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    Command(name="design", help="No longer there: says what to use instead.", options=PTableDesignOptions, run=design),
+    Command(name="show", help="Draw a perturbation table, and say what it promises.", options=ShowOptions, run=show),
+    Command(name="key", help="Make a secret key for record keys.", options=KeyOptions, run=key),
+)
