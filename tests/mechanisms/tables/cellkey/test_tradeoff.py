@@ -12,8 +12,8 @@ import pytest
 from stirred.audit.exhaustive import audit
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
-from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyTradeOff, SmallTables, hockey_stick
+from stirred.mechanisms.tables.cellkey.plan import SmallTables
+from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, PTableRow, hockey_stick
 from stirred.spec import InputPremetric, exact, ln
 from tests.mechanisms.tables.ptables import NARROW, ONE, WIDE
 

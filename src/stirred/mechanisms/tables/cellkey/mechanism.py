@@ -28,7 +28,6 @@ from stirred.mechanisms.protocol import (
     TooLargeError,
 )
 from stirred.mechanisms.tables.cellkey import plan as plans
-from stirred.mechanisms.tables.cellkey import tradeoff
 from stirred.mechanisms.tables.cellkey.perturbation import (
     KeyedRecords,
     KeyedTable,
@@ -38,8 +37,7 @@ from stirred.mechanisms.tables.cellkey.perturbation import (
     sums_of,
 )
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
-from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table, read_ptable, table_of
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyTradeOff
+from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, plain_table, read_ptable, table_of
 from stirred.mechanisms.tables.engine import (
     TableMechanism,
     declared_cells,
@@ -353,9 +351,9 @@ class CellKey(TableMechanism):
     sections = plans.sections
     audit_bundle = plans.audit_bundle
     audit_unstated = classmethod(plans.audit_unstated)
-    law = tradeoff.law
-    audit_universes = tradeoff.audit_universes
-    audit_specification = tradeoff.audit_specification
+    law = plans.law
+    audit_universes = plans.audit_universes
+    audit_specification = plans.audit_specification
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
         if self.sums is None:

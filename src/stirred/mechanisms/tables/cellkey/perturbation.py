@@ -25,13 +25,12 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_file, bad_plan, number
 from stirred.data.sources import read_text
 from stirred.mechanisms.protocol import failed
-from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
+from stirred.mechanisms.tables.cellkey.ptable import KEY_BYTES, KeyedBy, PTable
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import Problem
 
 Limbs = npt.NDArray[np.uint32]
 
-KEY_BYTES: Final = 32
 _LIMBS: Final = 4  # of 32 bits; sums of up to 2^32 records fit into 64 bits
 _NAMES: Final = tuple(f"__key_{limb}" for limb in range(_LIMBS))
 _BITS: Final = 32 * _LIMBS
