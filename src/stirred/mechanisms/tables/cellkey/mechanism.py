@@ -39,6 +39,7 @@ from stirred.mechanisms.tables.cellkey.perturbation import (
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
 from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, plain_table, read_ptable, table_of
 from stirred.mechanisms.tables.engine import (
+    AnyFrame,
     TableMechanism,
     declared_cells,
     declared_columns,
@@ -178,6 +179,10 @@ class CellKey(TableMechanism):
     def sums(self) -> Magnitude | None:
         return None if self.magnitude is None else Magnitude.of(self.magnitude)
 
+    @cached_property
+    def sums_table(self) -> PTable:
+        return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
+
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
         require_tables(others.get("tables"))
@@ -296,20 +301,10 @@ class CellKey(TableMechanism):
         )
 
     def counted_file(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> KeyedRecords:
-        secret = self.key.secret if isinstance(self.key, KeyFile) else None
-        if secret is None and self.key is not None:
+        if self.key is not None and not isinstance(self.key, KeyFile):
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
-        records = KeyedRecords(
-            files=self._files(data, plan, entropy),
-            table=self.table,
-            keys=Keys.drawn(entropy) if secret is None else Keys(secret),
-            keyed_by=self.keyed_by,
-            record_key=self.record_key,
-            magnitude=self.sums,
-            magnitude_table=self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable),
-        )
-        return records.with_keys(data, entropy if secret is None else None)
+        return KeyedRecords.of(self, self._files(data, plan, entropy), data, entropy)
 
     def _files(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
         if self.inner is None:
@@ -394,13 +389,7 @@ class CellKey(TableMechanism):
         return "" if self.inner is None else "the errors of a swap and cell keys together have no closed form here"
 
     def expected_error(
-        self,
-        records: pl.DataFrame | pl.LazyFrame,
-        *,
-        variables: Sequence[str],
-        source: str,
-        persons: pl.DataFrame | pl.LazyFrame | None = None,
-        key: str | None = None,
+        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
         if source == "margins":
             what, remedy = "cell keys publish no margins exactly", "use another file (other-data)"

@@ -24,6 +24,7 @@ from stirred.mechanisms.protocol import (
     Settings,
 )
 from stirred.mechanisms.tables.engine import (
+    AnyFrame,
     TableMechanism,
     declared_cells,
     declared_columns,
@@ -442,13 +443,7 @@ class NoisyTables(TableMechanism):
         return "" if self.inner is None else "the errors of a swap and of noise together have no closed form here"
 
     def expected_error(
-        self,
-        records: pl.DataFrame | pl.LazyFrame,
-        *,
-        variables: Sequence[str],
-        source: str,
-        persons: pl.DataFrame | pl.LazyFrame | None = None,
-        key: str | None = None,
+        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
         if self.inner is not None:
             raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")

@@ -321,6 +321,10 @@ class Counter:
 
 GROUP: Final = ("region_id", "region_type", "iteration_code")
 SYNTHETIC: Final = PublicTable("synthetic")
+_NUMBERS: Final[Mapping[str, pl.DataType]] = {
+    **dict.fromkeys(("count", "cells", "low", "high", "true"), pl.Int64()),
+    **dict.fromkeys(("variance", "combined", "combined_variance"), pl.Float64()),
+}
 RACES: Final = tuple(f"race{n}" for n in range(1, 9))
 
 
@@ -476,6 +480,12 @@ class SafeTab(Tabulator):
         """Return who counts the groups of one part."""
         region = self.regions[part.region]
         return Counter.of(records, region.column, level=part.level, coarse=region.coarse)
+
+    def joined(self, name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the parts of a public table, and the true counts, in the order of the groups."""
+        schema = {column: _NUMBERS.get(column, pl.String()) for column in (*self.columns[name], "true")}
+        parts = [pl.DataFrame(schema=schema), *(table.select(*schema) for table in tables)]
+        return pl.concat(parts).sort(GROUP, maintain_order=True)
 
     # ---- small files, for audits
 

@@ -210,13 +210,7 @@ class SafeTabH(SafeTab):
             for level, own, true in counter.cells(*chosen, levels, fine=part.table):
                 noisy = ask(query, true, chunk=level)
                 found[part.table].append(table_rows(counter.named(own, part.region), levels[level], noisy, true, query))
-        return {name: self._table(name, tables) for name, tables in found.items()}
-
-    def _table(self, name: str, tables: list[pl.DataFrame]) -> pl.DataFrame:
-        texts = dict.fromkeys(self.columns[name][:4], pl.String)
-        numbers = {"count": pl.Int64, "true": pl.Int64, "variance": pl.Float64, "low": pl.Int64, "high": pl.Int64}
-        table = pl.concat([pl.DataFrame(schema={**texts, **numbers}), *tables])
-        return table.select(*self.columns[name], "true").sort(GROUP, maintain_order=True)
+        return {name: self.joined(name, tables) for name, tables in found.items()}
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
         for name, table in tables.items():

@@ -183,7 +183,7 @@ class SafeTabP(SafeTab):
 
     def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
         records, budget, levels = self.records(data.households), self.spent, self._levels
-        found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+        found: dict[str, list[pl.DataFrame]] = {"t1": [], "t2": []}
         for number, part in enumerate(self.parts):
             progress("count", number, len(self.parts))
             counter = self.counter(records, part)
@@ -192,12 +192,10 @@ class SafeTabP(SafeTab):
             cut = half_width(queries.totals.parameter, 1, 2 * budget.keep_above - 1)
             above = cut if self.regions[part.region].suppress else None
             kept = first_stage(counter, part, queries, above=above, ask=ask)
-            found.append(second_stage(counter, part, queries, kept, levels, ask=ask))
-        one, two = (pl.concat([tables[n] for tables in found]) for n in (0, 1))
-        return {
-            "t1": one.select(*self.columns["t1"], "true").sort(GROUP, maintain_order=True),
-            "t2": two.select(*self.columns["t2"], "true").sort(GROUP, maintain_order=True),
-        }
+            totals, tables = second_stage(counter, part, queries, kept, levels, ask=ask)
+            found["t1"].append(totals)
+            found["t2"] += tables
+        return {name: self.joined(name, tables) for name, tables in found.items()}
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
         ages = tables["t2"].filter(pl.col("agestart") != "*").group_by(GROUP).agg(pl.col("count").sum().alias("sum"))
@@ -279,10 +277,10 @@ def second_stage(
     levels: Sequence[CellLevel],
     *,
     ask: Ask,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Ask for the tables of the groups that reach a threshold, and return totals and tables of all groups."""
+) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """Ask for the tables of the groups that reach a threshold, and return the totals of all groups and these tables."""
     total, cells = kept.total.copy(), np.ones(kept.group.size, dtype=np.int64)
-    tables = [_empty_t2()]
+    tables = []
     chosen = kept.level > 0
     for level, own, true in counter.cells(kept.group[chosen], kept.level[chosen], levels, fine="t2"):
         noisy = ask(queries.tables, true, chunk=level)
@@ -298,10 +296,4 @@ def second_stage(
     own, first = table["variance"].to_numpy(), float(variance_of(queries.first.parameter))
     share = np.where(single, 1.0, first / (first + own))
     combined = {"combined": share * total + (1 - share) * kept.first, "combined_variance": share * own}
-    return table.with_columns(pl.Series(name, values) for name, values in combined.items()), pl.concat(tables)
-
-
-def _empty_t2() -> pl.DataFrame:
-    texts = dict.fromkeys((*GROUP, "agestart", "ageend", "sex"), pl.String)
-    numbers = {"count": pl.Int64, "true": pl.Int64, "variance": pl.Float64, "low": pl.Int64, "high": pl.Int64}
-    return pl.DataFrame(schema={**texts, **numbers})
+    return table.with_columns(pl.Series(name, values) for name, values in combined.items()), tables
