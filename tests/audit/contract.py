@@ -24,9 +24,9 @@ from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
-from stirred.mechanisms.tables.phsafe.mechanism import PHSafe
+from stirred.mechanisms.tables.phsafe import PHSafe
+from stirred.mechanisms.tables.safetab.groups import SafeTab
 from stirred.mechanisms.tables.safetab.households import SafeTabH
-from stirred.mechanisms.tables.safetab.mechanism import SafeTab
 from stirred.mechanisms.tables.safetab.persons import SafeTabP
 from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.mechanisms.topdown.mechanism import TopDown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from importlib import resources
 from typing import Any
 
 import polars as pl
@@ -13,20 +12,18 @@ from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.query import Integers, Perturbation
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
-from stirred.mechanisms.tables.tabulator import Tabulator
+from stirred.mechanisms.tables.tabulator import REFERENCE, Tabulator
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, RACES, THRESHOLDS
 
-TABLES = "stirred.mechanisms.tables"
 
-
-def shipped(package: str, name: str) -> dict[str, Any]:
+def shipped(name: str) -> dict[str, Any]:
     """Return a budget that is brought along, as plain data."""
-    return tomllib.loads(resources.files(f"{TABLES}.{package}").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(REFERENCE.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def toy_budget(name: str) -> dict[str, Any]:
     """Return the budget of 2020 with thresholds that ten persons can reach."""
-    budget = shipped("safetab", name)
+    budget = shipped(name)
     for part in budget["parts"]:
         part["thresholds"] = [5] if part.get("table") == "t4" else THRESHOLDS
     return budget
@@ -60,7 +57,7 @@ def published(totals: pl.DataFrame) -> ReleasedTable:
 
 def one_table(at_most: int, *, name: str = "PH1n", rho: str = "1/2") -> PHSafe:
     """Return PHSafe with one table for everybody in the nation, and at most so many persons of a household."""
-    budget = shipped("phsafe", "us-2020")
+    budget = shipped("us-2020-phsafe")
     table = {**budget["tables"][name], "groups": ["ALL"], "rho": "only"}
     if at_most:
         table["at_most"] = at_most

@@ -12,9 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.problems import PlanError
-from stirred.mechanisms.tables.noise.measures import Measure, budgeted, changes, keeping, kept_in, smallest_loss
+from stirred.mechanisms.tables.noise.measures import (
+    Measure,
+    Precision,
+    Sum,
+    budgeted,
+    changes,
+    keeping,
+    kept_in,
+    smallest_loss,
+)
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
-from stirred.mechanisms.tables.noise.settings import Precision, Sum
 from stirred.spec.problems import StirredError
 from tests.depth import examples
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.tables.noise.estimate import consistent
-from stirred.mechanisms.tables.noise.measures import Measure, with_kept
+from stirred.mechanisms.tables.noise.measures import Measure, consistent, with_kept
 from stirred.randomness.entropy import Entropy
 from tests.depth import examples
 

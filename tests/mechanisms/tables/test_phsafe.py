@@ -14,8 +14,7 @@ import pytest
 from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.phsafe import PHSafe
-from stirred.mechanisms.tables.phsafe.mechanism import ratio, truncated
+from stirred.mechanisms.tables.phsafe import PHSafe, ratio, truncated
 from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import one_table, shipped, toy_h, toy_p, without_noise
@@ -76,7 +75,7 @@ def test_iterations_are_those_of_the_householder_or_of_the_person() -> None:
 
 
 def test_floats_of_a_budget_are_taken_by_their_shortest_decimal() -> None:
-    budget = shipped("phsafe", "us-2020")
+    budget = shipped("us-2020-phsafe")
     name, by_region = next(iter(budget["rho"].items()))
     region, by_group = next(iter(by_region.items()))
     budget["rho"][name][region] = dict.fromkeys(by_group, 0.1)
@@ -87,7 +86,7 @@ def test_floats_of_a_budget_are_taken_by_their_shortest_decimal() -> None:
 
 def test_at_most_two_of_a_household_are_counted_under_any_order() -> None:
     """With tau = 2 the four of the first and the three of the third household count as two."""
-    budget = shipped("phsafe", "us-2020")
+    budget = shipped("us-2020-phsafe")
     for name in ("PH2", "PH7"):
         budget["tables"][name]["at_most"] = 2
     for key in ("stirred", "another", ""):
@@ -113,7 +112,7 @@ def test_who_is_counted_depends_on_the_row_and_the_key_and_not_on_the_order_of_t
 
 
 def test_a_cell_counts_a_row_once_even_if_conditions_overlap() -> None:
-    budget = shipped("phsafe", "us-2020")
+    budget = shipped("us-2020-phsafe")
     budget["tables"]["PH1n"]["cells"] = {"2": {"qage": "0-50"}, "3": {"qage": "0-115"}}
     found = tables(without_noise(PHSafe(states=["S"], budget=budget), TOY)["counts"], "*")
     assert found["PH1n"] == {"2": 7, "3": 1}
@@ -293,12 +292,12 @@ def test_a_file_that_does_not_fit_is_refused(data: object, what: str) -> None:
 )
 def test_a_budget_that_makes_no_sense_is_refused(change: dict[str, object], what: str) -> None:
     with pytest.raises(PlanError) as told:
-        PHSafe(states=["S"], budget={**shipped("phsafe", "us-2020"), "ratios": {}, **change})
+        PHSafe(states=["S"], budget={**shipped("us-2020-phsafe"), "ratios": {}, **change})
     assert what in str(told.value)
 
 
 def test_ratios_and_states_that_make_no_sense_are_refused() -> None:
-    budget = shipped("phsafe", "us-2020")
+    budget = shipped("us-2020-phsafe")
     budget["ratios"]["PH1_1"]["below"]["cells"] = ["9"]
     with pytest.raises(PlanError, match="names a table or a cell that is not there"):
         PHSafe(states=["S"], budget=budget)

@@ -159,7 +159,7 @@ def test_combined_totals_are_published_with_their_variance(tables: dict[str, pl.
 
 def many_regions(rho: str) -> tuple[SafeTabP, pl.DataFrame]:
     """A domain of 3,000 counties without suppression, and one person."""
-    budget = shipped("safetab", "us-2020-p")
+    budget = shipped("us-2020-p")
     budget["regions"] = [{"type": "COUNTY", "column": "county", "iterations": "coarse"}]
     budget["parts"] = [{"region": "COUNTY", "level": 1, "rho": rho, "thresholds": [4971, 19971, 149971]}]
     names = [str(n) for n in range(3000)]

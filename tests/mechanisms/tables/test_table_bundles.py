@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from importlib import resources
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +15,7 @@ from stirred.data.bundle import published_specification
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import PublicTable, VerificationError
 from stirred.mechanisms.tables.safetab import SafeTabP
+from stirred.mechanisms.tables.tabulator import REFERENCE
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
@@ -23,7 +23,6 @@ from stirred.release.run import run as carry_out
 from stirred.spec.document import from_document
 from stirred.spec.doubts import DoubtError
 from tests.golden.make import SET
-from tests.mechanisms.tables.making import TABLES
 from tests.mechanisms.tables.toy import BLOCKS, HOUSEHOLDS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 
 PLANS = {
@@ -37,7 +36,7 @@ GROUPS = 'blocks = "blocks.csv"\niterations = "iterations.csv"\nraces = ["race1"
 
 def toy_toml() -> str:
     """Return the budget of 2020 with thresholds that ten persons can reach, as a reader would write it."""
-    text = resources.files(f"{TABLES}.safetab").joinpath("us-2020-p.toml").read_text(encoding="utf-8")
+    text = REFERENCE.joinpath("us-2020-p.toml").read_text(encoding="utf-8")
     for old in ("[4971, 19971, 149971]", "[471, 971, 6971]", "[971, 4971, 19971]"):
         text = text.replace(old, "[3, 5, 8]")
     return text

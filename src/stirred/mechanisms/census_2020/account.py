@@ -34,16 +34,16 @@ DELTA: Final = Fraction(1, 10**10)
 LARGEST: Final = 99_999
 """Persons in a household at most: the bound of the production system on group quarters."""
 _TOPDOWN: Final = "stirred.mechanisms.topdown.reference"
-_SAFETAB: Final = "stirred.mechanisms.tables.safetab"
+_TABLES: Final = "stirred.mechanisms.tables"
 # The budget file of each part: where it is, and what it is of.
 FILES: Final[Mapping[str, tuple[str, str, str]]] = {
     "pl-persons": (_TOPDOWN, "us-2020-pl-persons", "TopDown, redistricting data, persons"),
     "dhc-persons": (_TOPDOWN, "us-2020-dhc-persons", "TopDown, DHC, persons"),
     "pl-units": (_TOPDOWN, "us-2020-pl-units", "TopDown, redistricting data, housing units"),
     "dhc-units": (_TOPDOWN, "us-2020-dhc-units", "TopDown, DHC, units"),
-    "safetab-p": (_SAFETAB, "us-2020-p", "SafeTab-P"),
-    "safetab-h": (_SAFETAB, "us-2020-h", "SafeTab-H"),
-    "phsafe": ("stirred.mechanisms.tables.phsafe", "us-2020", "PHSafe"),
+    "safetab-p": (_TABLES, "reference/us-2020-p", "SafeTab-P"),
+    "safetab-h": (_TABLES, "reference/us-2020-h", "SafeTab-H"),
+    "phsafe": (_TABLES, "reference/us-2020-phsafe", "PHSafe"),
 }
 # Of TopDown: the unit, the catalogue's entry of the printed budget, and what a person who moves costs.
 _MEASURED: Final = {

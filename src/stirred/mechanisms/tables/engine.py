@@ -53,14 +53,17 @@ from stirred.mechanisms.tables.query import Answers, Ask, KeptAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
+from stirred.spec.document import mechanism_in
 from stirred.spec.doubts import Doubt
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
 
+AnyFrame = pl.DataFrame | pl.LazyFrame
 NO_TABLES: Final = "add tables, such as [[tables]] variables = ['county', 'tenure']"
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
+UNSTATED: Final = "the budget, computed anew: the public files do not state all settings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -75,6 +78,11 @@ class TablePlan(Plan):
     dropped: tuple[str, ...] = ()
     origin: PlanOrigin | None = field(default=None, repr=False)
     cells: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)  # the declared ones, by table
+
+    @property
+    def mechanism(self) -> Any:
+        assert self.origin is not None
+        return self.origin.mechanism
 
 
 class TableDraw(NamedTuple):
@@ -98,7 +106,7 @@ class TableMechanism(SettingsMechanism):
 
     counts_tables: ClassVar[bool] = False
     kept_in: ClassVar[str] = "noise"  # the folder below internal with what tables were made of
-    kept_by_name: ClassVar[bool] = False  # whether its files are named as the public ones, and not numbered
+    keeps_noise: ClassVar[bool] = True  # of millions of groups true counts are kept alone, as a column of their table
 
     settings: Any
     tables: Any  # tuples of names; None where no plan was read
@@ -125,7 +133,6 @@ class TableMechanism(SettingsMechanism):
         """Raise what is wrong with settings that do not go together: each by itself was checked."""
 
     def with_settings(self, **changed: Any) -> Self:
-        """Return the same mechanism with some settings, tables or values changed."""
         own = {key: getattr(self, key) for key in ("settings", "tables", "values", "taken")}
         return type(self)(**{**own, **changed})
 
@@ -163,13 +170,11 @@ class TableMechanism(SettingsMechanism):
         return self.coded_columns
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the mechanism with the values that the variables of its cells can take, where it has none itself."""
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
         taken = [name for name in found if name not in self.values]
         return self.with_settings(values={**found, **self.values}, taken=taken)
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the variables whose values are those of the codebook, and not of the settings."""
         return self.taken
 
     # ---- the plan
@@ -192,7 +197,6 @@ class TableMechanism(SettingsMechanism):
         yield from repeated_ids(data, unit=self.unit)
 
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return the promise, the tables and what speaks against a release; nothing random happens."""
         microdata = as_microdata(data)
         self.check(microdata)
         plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
@@ -221,7 +225,8 @@ class TableMechanism(SettingsMechanism):
 
     def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
-        counted, answers = self.counted_file(data, plan, entropy), Answers(entropy.child("noise"))
+        counted = self.counted_file(data, plan, entropy)
+        answers = Answers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
         tables = self.answered(counted, plan, answers, progress)
         progress("noise", 1, 1)
         besides = self.counted_besides(counted, plan)
@@ -229,7 +234,8 @@ class TableMechanism(SettingsMechanism):
             title: with_numbers(plan.cells[title], {**numbers, **besides.get(title, {})})
             for title, numbers in answers.kept.items()
         }
-        public = {self.file_of(plan, title): table for title, table in tables.items()}
+        kept |= {title: table for title, table in tables.items() if "true" in table.columns}
+        public = {self.file_of(plan, title): table.drop("true", strict=False) for title, table in tables.items()}
         return TableDraw({**public, **self.published_exactly(data, plan)}, kept, {"counted": counted})
 
     def file_of(self, plan: Any, title: str) -> str:
@@ -245,7 +251,6 @@ class TableMechanism(SettingsMechanism):
         plan: Any = None,
         progress: Progress | None = None,
     ) -> Release:
-        """Draw once, and return the tables alone."""
         microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         drawn = self.draw(microdata, plan, entropy, progress or (lambda stage, done, total: None))
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {
@@ -259,12 +264,11 @@ class TableMechanism(SettingsMechanism):
         )
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep what tables were made of: noise is drawn once and never again."""
         folder = written.internal / self.kept_in
         folder.mkdir(mode=0o700)
         for number, (title, frame) in enumerate(release.internal["drawn"].items(), start=1):
-            own = frame if self.kept_by_name else frame.select(pl.lit(title).alias("table"), pl.all())
-            write_frame(own, folder / f"{title if self.kept_by_name else number}.parquet", note=dict(note))
+            own = frame.select(pl.lit(title).alias("table"), pl.all()) if self.keeps_noise else frame
+            write_frame(own, folder / f"{number if self.keeps_noise else title}.parquet", note=dict(note))
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return a checksum of the cells, by which noise is addressed."""
@@ -306,11 +310,9 @@ class TableMechanism(SettingsMechanism):
         """Return what a reader of the tables must know, from public facts alone."""
 
     def conclusions(self, plan: Any) -> Sequence[str]:
-        """Return how to read the tables."""
         return self.reading_tables(plan)
 
     def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the tables alone."]
 
 
@@ -371,6 +373,30 @@ def table_fault(
     if table.height != every or (by and table.select(by).is_duplicated().any()):
         return "cells are missing or doubled: which of them are there may tell who exists"
     return ""
+
+
+def stated_mechanism(kind: type[TableMechanism], bundle: BundleFiles, tables: Sequence[Sequence[str]]) -> Any:
+    """Return the mechanism whose settings public files state; None where they do not state all."""
+    try:
+        stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
+        settings = kind.settings_model.model_validate(stated.settings if stated else {})
+        return kind.of_settings(settings, tables=tables)
+    except (OSError, ValueError, StirredError):
+        return None
+
+
+def audit_cells(bundle: BundleFiles, found: Findings, *, whole: bool) -> None:
+    """Check that each table has every cell once; counts that need not be ``whole`` may be empty but not below 0."""
+    for name, place, table, variables in bundle.tables():
+        number = "sum" if "sum" in table.columns else "count"
+        if not variables:
+            found.bad("it has no variables", where=place)
+        elif fault := table_fault(table, variables, number=number, whole=whole):
+            found.bad(fault, where=place)
+        elif not whole and number == "count" and (table[number].cast(pl.Float64, strict=False) < 0).any():
+            found.bad("it has counts below 0", where=place)
+        else:
+            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
 
 
 def check_no_records(written: Written) -> None:

@@ -82,7 +82,6 @@ class Query:
 
     @property
     def cell(self) -> CellLaw:
-        """Return the law of what is added to one number."""
         return CellLaw(self.noise)
 
     @property
@@ -93,7 +92,6 @@ class Query:
 
     @property
     def width(self) -> int:
-        """Return what 95% of errors of one number do not exceed."""
         return half_width(self.parameter)
 
     @property
@@ -114,7 +112,6 @@ class Query:
 
     @property
     def besides(self) -> Mapping[str, Any]:
-        """Return nothing: true numbers and noise say all."""
         return {}
 
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> Integers:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import tomllib
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from importlib import resources
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
@@ -29,7 +29,6 @@ from stirred.mechanisms.protocol import (
     Check,
     Fact,
     Grid,
-    Progress,
     PublicFile,
     Release,
     ReleasedColumns,
@@ -41,15 +40,14 @@ from stirred.mechanisms.protocol import (
     failed,
 )
 from stirred.mechanisms.tables.engine import (
-    TableDraw,
+    UNSTATED,
     TableMechanism,
     TablePlan,
     audit_promise,
     audit_records,
     check_no_records,
 )
-from stirred.mechanisms.tables.query import LEVEL, Answers, Query, half_width, variance_of
-from stirred.randomness.entropy import Entropy
+from stirred.mechanisms.tables.query import LEVEL, Query, half_width, variance_of
 from stirred.randomness.noise import table_of
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
@@ -80,6 +78,7 @@ def _rising(given: list[int]) -> list[int]:
     return given
 
 
+REFERENCE: Final = resources.files("stirred.mechanisms.tables") / "reference"
 Amount = Annotated[Fraction, BeforeValidator(_share)]
 Edges = Annotated[list[int], AfterValidator(_rising)]
 
@@ -119,7 +118,6 @@ class BudgetPart(BudgetFile):
 
     @property
     def name(self) -> str:
-        """Return what messages call it."""
         return f"{self.region} level {self.level}"
 
 
@@ -151,11 +149,11 @@ def _instead(given: Any) -> str:
 Model = TypeVar("Model", bound=BudgetFile)
 
 
-def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: str, ending: str = "") -> Model:
+def budget_of(model: type[Model], given: str | Mapping[str, Any], *, ending: str) -> Model:
     """Return a checked budget: one that is brought along, by its name, or the content of a file."""
     content: Any = given
     if isinstance(given, str):
-        place = resources.files(package).joinpath(f"{given}{ending}.toml")
+        place = REFERENCE.joinpath(f"{given}{ending}.toml")
         if not given.replace("-", "").isalnum() or not place.is_file():
             remedy = "write us-2020, or name a file that ends in .toml"
             raise bad_plan(f"there is no budget called {given!r}", where="budget", remedy=remedy)
@@ -195,59 +193,62 @@ class TabulatorSettings(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TabulatorPlan(TablePlan):
     """What would be published; nothing random has happened, and nothing was counted."""
 
-    measured: tuple[Query, ...]
-    neighbours: str
-    rho: Fraction
-    given: tuple[ReleasedTable, ...] = ()
+    @property
+    def given(self) -> Sequence[ReleasedTable]:
+        own: Sequence[ReleasedTable] = self.mechanism.rests_on
+        return own
 
     @property
     def disturbed(self) -> str:
-        """Say that everything has noise."""
-        least, most = min(line.width for line in self.measured), max(line.width for line in self.measured)
+        widths = [each.width for each in self.mechanism.measured]
+        least, most = min(widths), max(widths)
         return f"every count gets noise: 95% of errors of one cell are up to {least}, where least is spent {most}"
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return nothing: no column of the input leaves."""
         return {"households": [], "persons": []}
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return rho and noise of each line of the budget, with the neighbours they are about."""
-        words = "; ".join(f"{each.title} rho {float(each.loss):g}, 95% within {each.width}" for each in self.measured)
-        names = ("what", "rho", "variance", "within_95")
+        rho, neighbours, measured = self.mechanism.rho, self.mechanism.neighbours, self.mechanism.measured
+        words = "; ".join(f"{each.title} rho {float(each.loss):g}, 95% within {each.width}" for each in measured)
         lines = [
-            dict(zip(names, (e.title, str(e.loss), str(e.parameter), e.width), strict=True)) for e in self.measured
+            {"what": each.title, "rho": str(each.loss), "variance": str(each.parameter), "within_95": each.width}
+            for each in measured
         ]
-        values = {"rho": str(self.rho), "neighbours": self.neighbours, "measured": lines}
-        sentence = f"rho {float(self.rho):.6g} per {self.neighbours}: {words}"
+        values = {"rho": str(rho), "neighbours": neighbours, "measured": lines}
+        sentence = f"rho {float(rho):.6g} per {neighbours}: {words}"
         return (Fact(label="budget", sentence=sentence, values=values, for_plans=True),)
 
     @property
     def why_this_number(self) -> str:
-        """Say what the same noise costs per record that comes or goes."""
-        return f"The budget file spends rho {float(self.rho):.6g} per {self.neighbours}."
+        return f"The budget file spends rho {float(self.mechanism.rho):.6g} per {self.mechanism.neighbours}."
 
 
 class Tabulator(TableMechanism):
     """A mechanism that publishes counts with noise and nothing else."""
 
     kept_in: ClassVar[str] = "true_counts"
-    kept_by_name: ClassVar[bool] = True
+    keeps_noise: ClassVar[bool] = False
     own_tables: ClassVar[bool] = True
+    budget_model: ClassVar[type[BudgetFile]]
+    shipped: ClassVar[str]  # how the names of budgets end that are brought along
     neighbours: ClassVar[str]  # what a rho of the budget is about
     columns: ClassVar[Mapping[str, tuple[str, ...]]]  # of each public file
     file_words: ClassVar[Mapping[str, str]]
 
     def check_settings(self) -> None:
-        """Refuse tables of a plan."""
         if self.tables:
             remedy = "leave [[tables]] out, or use another mechanism for them"
             raise bad_plan(f"{self.name} publishes tables of its own", where="tables", remedy=remedy)
+
+    @cached_property
+    def spent(self) -> Any:
+        """Return the budget as it was checked."""
+        return budget_of(self.budget_model, self.budget, ending=self.shipped)
 
     # ---- the promise
 
@@ -287,7 +288,6 @@ class Tabulator(TableMechanism):
         return ()
 
     def number_of_records(self, data: Microdata) -> int | None:
-        """Return the number of records, unless the promise is about one record more or less."""
         return None if self.promise == "add-remove" else data.households.height
 
     def specification(
@@ -313,7 +313,6 @@ class Tabulator(TableMechanism):
         )
 
     def audit_specification(self, universe: Sequence[Any]) -> Specification:
-        """Return the promise, the same for all files."""
         del universe
         return self.specification(name="small")
 
@@ -324,7 +323,6 @@ class Tabulator(TableMechanism):
         """Yield everything that is wrong with a file for these settings."""
 
     def check(self, data: Any) -> None:
-        """Raise everything that is wrong with a file, and noise that is too wide."""
         if problems := [*self.problems(as_microdata(data))]:
             raise DataError(problems)
         for line in self.measured:
@@ -333,34 +331,21 @@ class Tabulator(TableMechanism):
                 raise bad_plan(what, where="budget rho", remedy=f"write a larger rho: variances go up to {_WIDEST:,}")
 
     def draft(self, data: Microdata, *, doubts: bool) -> TabulatorPlan:
-        """Return the budget, line by line; nothing is counted."""
         said = after_imputation(data.stage, data.post_imputation)
         return TabulatorPlan(
             specification=self.specification(name=data.name, stage=data.stage, post_imputation=said),
             dropped=columns_beside(data, self.used),
-            measured=self.measured,
-            neighbours=self.neighbours,
-            rho=self.rho,
-            given=self.rests_on,
         )
 
     def warm(self) -> None:
-        """Make the tables of the noise, and load the compiled code."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
         for noise in {line.noise for line in self.measured}:
             table_of(noise)
 
-    def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
-        """Draw all tables; one more column, ``true``, is the count without noise, and stays inside."""
-        tables = self.answered(data, plan, Answers(entropy, keep=False), progress)
-        public = {name: table.drop("true", strict=False) for name, table in tables.items()}
-        return TableDraw(public, {name: table for name, table in tables.items() if "true" in table.columns})
-
     # ---- files and pages
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
-        """Return the tables, which are all that is published."""
         return [
             PublicFile(name=name, kind="measurements", columns=columns, words=self.file_words[name])
             for name, columns in self.columns.items()
@@ -383,7 +368,6 @@ class Tabulator(TableMechanism):
         return iter(())
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Compute the promise again from the settings, and check columns and sums of the tables."""
         audit_promise(self.specification, bundle, found)
         tables = self._audit_columns(bundle, found)
         for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
@@ -391,8 +375,7 @@ class Tabulator(TableMechanism):
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Check the columns of the tables, which need no settings."""
-        found.unchecked.append("the budget, computed anew: the public files do not state all settings")
+        found.unchecked.append(UNSTATED)
         cls._audit_columns(bundle, found)
 
     @classmethod
@@ -413,7 +396,6 @@ class Tabulator(TableMechanism):
         return tables
 
     def reading_tables(self, plan: Any) -> list[str]:
-        """Return what a reader of the tables must know."""
         return [
             "Every count is the true count plus noise of mean 0; column `variance` is that of the noise, and the true "
             f"count lies from `low` to `high` in {float(LEVEL):.0%} of cases.",
@@ -421,18 +403,16 @@ class Tabulator(TableMechanism):
         ]
 
     def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        """Return the noise of one count, line by line."""
         ninety = Fraction(9, 10)
         return [
             Typical(table=e.title, error=e.deviation, within=half_width(e.parameter, level=ninety))
-            for e in plan.measured
+            for e in self.measured
         ]
 
     def sections(self, plan: Any) -> Sequence[Section]:
-        """Return the budget, line by line."""
         header = ("counted", "rho", "standard deviation", "95% of errors within")
-        rows = tuple((e.title, f"{float(e.loss):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
-        lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
+        rows = tuple((e.title, f"{float(e.loss):g}", f"{e.deviation:.2f}", e.width) for e in self.measured)
+        lead = f"Each rho is per {self.neighbours}; together {float(self.rho):.6g}. {self.in_words}"
         grid = Grid(header=header, rows=rows, numbers=header[1:])
         return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading_tables(plan)))]
 

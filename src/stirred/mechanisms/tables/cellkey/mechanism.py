@@ -28,7 +28,6 @@ from stirred.mechanisms.protocol import (
     TooLargeError,
 )
 from stirred.mechanisms.tables.cellkey import plan as plans
-from stirred.mechanisms.tables.cellkey import tradeoff
 from stirred.mechanisms.tables.cellkey.perturbation import (
     KeyedRecords,
     KeyedTable,
@@ -38,9 +37,9 @@ from stirred.mechanisms.tables.cellkey.perturbation import (
     sums_of,
 )
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
-from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table, read_ptable, table_of
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyTradeOff
+from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, plain_table, read_ptable, table_of
 from stirred.mechanisms.tables.engine import (
+    AnyFrame,
     TableMechanism,
     declared_cells,
     declared_columns,
@@ -106,7 +105,6 @@ class CellKeySettings(Settings):
     )
 
     def with_files(self, folder: Path) -> Self:
-        """Return the settings with the tables and the key that they name."""
         found: dict[str, Any] = {}
         for name in ("ptable", "magnitude_ptable"):
             if isinstance(given := getattr(self, name), str):
@@ -118,7 +116,6 @@ class CellKeySettings(Settings):
         return super().with_files(folder).model_copy(update=found)
 
     def public(self) -> dict[str, Any]:
-        """Return the settings that may be published; of the table its laws, which say all that matters."""
         found = super().public()
         for name in ("ptable", "magnitude_ptable"):
             if isinstance(table := found.get(name), dict):
@@ -138,9 +135,7 @@ class CellKey(TableMechanism):
     ``values`` declares which values the variables of the tables can take. With ``after``, a mechanism that releases
     records, tables are counted from these, under keys drawn for this release.
 
-    >>> from fractions import Fraction
-    >>> from stirred.mechanisms.tables.cellkey.design import design_ptable
-    >>> table = design_ptable(D=2, V=Fraction(9, 10)).table
+    >>> table = {"keys": 80, "rows": {"1": {-1: 29, 0: 29, 1: 15, 2: 7}, "2": {-2: 4, -1: 20, 0: 32, 1: 20, 2: 4}}}
     >>> people = pl.DataFrame({"county": list("AAAB"), "sex": list("fmff")})
     >>> tables = CellKey(ptable=table, tables=[["county", "sex"]], values={"county": list("AB"), "sex": list("fm")},
     ...                  unit="person")
@@ -169,7 +164,6 @@ class CellKey(TableMechanism):
             object.__setattr__(self, "settings", self.settings.model_copy(update={"key": named}))
 
     def check_settings(self) -> None:
-        """Refuse settings that do not go together."""
         if loss(self.epsilon, where="epsilon", finite=True).is_infinite:
             what = "at an infinite loss every delta is 0, which says nothing about these tables"
             raise bad_plan(what, where="epsilon", remedy="write the loss at which delta is to be stated, such as 1")
@@ -178,22 +172,22 @@ class CellKey(TableMechanism):
 
     @cached_property
     def table(self) -> PTable:
-        """Return the perturbation table."""
         return table_of(self.ptable)
 
     @cached_property
     def sums(self) -> Magnitude | None:
-        """Return how sums are published, where they are."""
         return None if self.magnitude is None else Magnitude.of(self.magnitude)
+
+    @cached_property
+    def sums_table(self) -> PTable:
+        return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        """Return the mechanism; without any table there is nothing to release."""
         require_tables(others.get("tables"))
         return cls(settings, **others)
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        """Return the mechanism with the values that the variables of its tables can take, and what comes before."""
         own = TableMechanism.with_codebook(self, codebook, missing_as=missing_as)
         if self.inner is not None:
             object.__setattr__(own, "inner", self.inner.with_codebook(codebook, missing_as=missing_as))
@@ -201,22 +195,18 @@ class CellKey(TableMechanism):
 
     @property
     def declared_columns(self) -> list[str]:
-        """Return the variables of all tables."""
         return list(dict.fromkeys(name for variables in self.tables or () for name in variables))
 
     @property
     def coded_columns(self) -> Sequence[str]:
-        """Return the variables of the tables, or what a mechanism before has."""
         return self.declared_columns if self.inner is None else self.inner.coded_columns
 
     @property
     def table_sources(self) -> list[str]:
-        """Return the variables of all tables, and the column that is added up."""
         return [*dict.fromkeys([*self.declared_columns, *([] if self.sums is None else [self.sums.column])])]
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         what = "the same set of records" if self.keyed_by == "records" else "the same cell"
         before = "" if self.inner is None else f" of the records that {self.inner.title} releases"
         below = f", counts below {self.threshold} left empty" if self.threshold else ""
@@ -286,7 +276,6 @@ class CellKey(TableMechanism):
     # ---- the promise and the act
 
     def draft(self, data: Microdata, *, doubts: bool) -> CellKeyPlan:
-        """Return the promise and the cells, and the plan of what comes before."""
         persons = plans.person_columns(self, data)
         columns = {name: plans.column(data, name) for name in self.declared_columns}
         declared = declared_columns(self.declared_columns, self.values, columns, otherwise="or in Python with values")
@@ -305,28 +294,16 @@ class CellKey(TableMechanism):
         return CellKeyPlan(
             specification=specification,
             dropped=columns_beside(data, {*self.table_sources, self.record_key or ""}),
-            mechanism=self,
             cells=cells,
             persons=persons,
             inner=inner,
         )
 
     def counted_file(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> KeyedRecords:
-        """Return the records with their keys: those of the file, or those that a mechanism before releases."""
-        secret = self.key.secret if isinstance(self.key, KeyFile) else None
-        if secret is None and self.key is not None:
+        if self.key is not None and not isinstance(self.key, KeyFile):
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
-        records = KeyedRecords(
-            files=self._files(data, plan, entropy),
-            table=self.table,
-            keys=Keys.drawn(entropy) if secret is None else Keys(secret),
-            keyed_by=self.keyed_by,
-            record_key=self.record_key,
-            magnitude=self.sums,
-            magnitude_table=self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable),
-        )
-        return records.with_keys(data, entropy if secret is None else None)
+        return KeyedRecords.of(self, self._files(data, plan, entropy), data, entropy)
 
     def _files(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
         if self.inner is None:
@@ -343,7 +320,6 @@ class CellKey(TableMechanism):
         return {"households": homes, "persons": people.join(homes.select(shared), on=link, how="left")}
 
     def answered(self, data: KeyedRecords, plan: CellKeyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return every table with what its keys look up, without counts below the threshold; and the sums."""
         counts, sums = {}, {}
         for title, cells in plan.cells.items():
             found = data.counted(cells, "persons" if {*cells.columns} & {*plan.persons} else "households")
@@ -354,13 +330,11 @@ class CellKey(TableMechanism):
         return counts if self.sums is None else {**counts, **sums}
 
     def verified(self, title: str) -> dict[str, str]:
-        """Return what is said of a table that was compared; sums belong to a table that is named already."""
         if title.startswith("tables/"):
             return {}
         return {"what": f"table {title}", "result": "the counts with what was looked up"}
 
     def premises(self, plan: Any) -> Mapping[str, str]:
-        """Return what tells the key from others: a resumed run must use the same."""
         return {"key": Keys(self.key.secret).fingerprint} if isinstance(self.key, KeyFile) else {}
 
     # ---- what is handed over, each in a module of its own
@@ -371,12 +345,11 @@ class CellKey(TableMechanism):
     sections = plans.sections
     audit_bundle = plans.audit_bundle
     audit_unstated = classmethod(plans.audit_unstated)
-    law = tradeoff.law
-    audit_universes = tradeoff.audit_universes
-    audit_specification = tradeoff.audit_specification
+    law = plans.law
+    audit_universes = plans.audit_universes
+    audit_specification = plans.audit_specification
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
-        """Return the tables of sums; counts are the tables of the plan. No record."""
         if self.sums is None:
             return []
         words = f"sums of {self.sums.column}, perturbed; empty where the count is left empty"
@@ -386,11 +359,9 @@ class CellKey(TableMechanism):
         ]
 
     def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
-        """Say what was done to a table."""
         return "perturbed by cell keys" if self.inner is None else f"perturbed by cell keys, after {self.inner.title}"
 
     def conclusions(self, plan: Any) -> list[str]:
-        """Return the three sentences, and how to read the tables."""
         return [*plans.promised(plan), *self.reading_tables(plan)]
 
     def number_of_records(self, data: Microdata) -> int | None:
@@ -398,7 +369,6 @@ class CellKey(TableMechanism):
         return None
 
     def reading_tables(self, plan: Any) -> list[str]:
-        """Return what a reader of the tables must know."""
         fair = not any(self.table.bias(row.count) for row in self.table.rows)
         noise = "Noise is 0 on average" if fair else "Noise is not 0 on average: report.html shows its bias by count"
         lines = [f"{noise}. Tables do not add up: every cell has noise of its own, totals too."]
@@ -415,19 +385,11 @@ class CellKey(TableMechanism):
 
     @property
     def no_closed_form(self) -> str:
-        """Say why errors cannot be computed beforehand; empty where they can."""
         return "" if self.inner is None else "the errors of a swap and cell keys together have no closed form here"
 
     def expected_error(
-        self,
-        records: pl.DataFrame | pl.LazyFrame,
-        *,
-        variables: Sequence[str],
-        source: str,
-        persons: pl.DataFrame | pl.LazyFrame | None = None,
-        key: str | None = None,
+        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
-        """Return the error of a table: noise has mean 0, and the variance of each count's row."""
         if source == "margins":
             what, remedy = "cell keys publish no margins exactly", "use another file (other-data)"
             raise TooLargeError([Problem(what=what, where="expected error", remedy=remedy)])
@@ -442,6 +404,5 @@ class CellKey(TableMechanism):
         return ExpectedError.of(cells, variables=variables, source=source)
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return epsilon with its delta."""
         delta = None if self.trade is None else self.trade.delta(loss(self.epsilon, where="epsilon"))
         return f"epsilon {epsilon.shown()}" + ("" if delta is None or self.inner else f", delta {exact(delta).shown()}")

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +25,17 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_file, bad_plan, number
 from stirred.data.sources import read_text
 from stirred.mechanisms.protocol import failed
-from stirred.mechanisms.tables.cellkey.ptable import PTable
-from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy
+from stirred.mechanisms.tables.cellkey.ptable import KEY_BYTES, PTable
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import Problem
 
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+
 Limbs = npt.NDArray[np.uint32]
 
-KEY_BYTES: Final = 32
 _LIMBS: Final = 4  # of 32 bits; sums of up to 2^32 records fit into 64 bits
-_NAMES: Final = tuple(f"__key_{limb}" for limb in range(_LIMBS))
+_NAMES: Final = [f"__key_{limb}" for limb in range(_LIMBS)]
 _BITS: Final = 32 * _LIMBS
 _MANY: Final = 40
 _RECORD: Final = b"stirred record 1"
@@ -194,11 +195,11 @@ class Magnitude(BaseModel):
     def perturbed(self, total: float, largest: Sequence[float], table: PTable, keys: Sequence[int]) -> float:
         """Return a sum with noise in units of its largest contributions, one key for each.
 
-        >>> from fractions import Fraction
-        >>> from stirred.mechanisms.tables.cellkey.design import design_ptable
-        >>> table = design_ptable(D=2, V=Fraction(1), step=2).table
-        >>> round(Magnitude(column="turnover").perturbed(1580, [1200, 300, 80], table, [7 * table.keys // 10]), 6)
-        1702.132231
+        >>> from stirred.mechanisms.tables.cellkey.ptable import PTableRow
+        >>> table = PTable(rows=(PTableRow(count=1, values=(-2, 1), weights=(1, 2)),), keys=3, step=2)
+        >>> flex = Magnitude(column="turnover")
+        >>> round(flex.perturbed(1580, [1200, 300, 80], table, [2]), 6), round(flex.unit(1200, 1) / 2, 6)
+        (1702.132231, 122.132231)
         """
         value = total
         for x, epsilon, key in zip(largest, self.epsilons, keys, strict=False):
@@ -258,39 +259,38 @@ def summed(column: pl.Series) -> pl.Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyedRecords:
-    """The records of one release, by kind, with the keys of each, and what the keys of cells are looked up in."""
+    """The records of one release, by kind, with the keys of each; cells are looked up as the ``mechanism`` says."""
 
-    files: Mapping[str, pl.DataFrame]
-    table: PTable
+    mechanism: CellKey
     keys: Keys
-    keyed_by: KeyedBy
-    record_key: str | None
-    magnitude: Magnitude | None
-    magnitude_table: PTable
+    files: Mapping[str, pl.DataFrame]
 
-    def with_keys(self, data: Microdata, entropy: Entropy | None) -> KeyedRecords:
-        """Return the records with their keys, which ``entropy`` draws where no key is kept."""
-        return replace(self, files={kind: self._keyed(kind, data, entropy) for kind in self.files})
+    @classmethod
+    def of(
+        cls, mechanism: CellKey, files: Mapping[str, pl.DataFrame], data: Microdata, entropy: Entropy
+    ) -> KeyedRecords:
+        """Return records with their keys: of a column, of the key that is kept, or drawn."""
 
-    def _keyed(self, kind: str, data: Microdata, entropy: Entropy | None) -> pl.DataFrame:
-        frame = self.files[kind]
-        if self.record_key is not None:
-            own = whole_keys(frame[self.record_key], below=self.table.keys).alias(_RECORD_KEY)
-            return frame.with_columns(own)
-        if entropy is not None:
+        def keyed(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
+            if mechanism.record_key is not None:
+                own = whole_keys(frame[mechanism.record_key], below=mechanism.table.keys).alias(_RECORD_KEY)
+                return frame.with_columns(own)
+            if isinstance(mechanism.key, KeyFile):
+                return frame.hstack(keys.of_records(identified(frame, data).to_list()))
             return frame.hstack(drawn_records(frame.height, entropy.child(f"keys of {kind}")))
-        return frame.hstack(self.keys.of_records(identified(frame, data).to_list()))
+
+        keys = Keys(mechanism.key.secret) if isinstance(mechanism.key, KeyFile) else Keys.drawn(entropy)
+        return cls(mechanism=mechanism, keys=keys, files={kind: keyed(kind, own) for kind, own in files.items()})
 
     def counted(self, cells: pl.DataFrame, kind: str) -> pl.DataFrame:
         """Return each cell with its count, what its key looks up, and its perturbed sum."""
-        names, keyed = cells.columns, self.files[kind]
+        names, keyed, sums = cells.columns, self.files[kind], self.mechanism.sums
         wanted = [pl.len().cast(pl.Int64).alias("pre_sd_count")]
-        wanted += [pl.col(_RECORD_KEY).sum()] if self.record_key is not None else [pl.col(n).sum() for n in _NAMES]
-        if self.magnitude is not None:
-            value = pl.col(self.magnitude.column)
-            keyed = keyed.with_columns(summed(keyed[self.magnitude.column]))
-            most = len(self.magnitude.epsilons)
-            largest = value.drop_nulls().sort_by(value.drop_nulls().abs(), descending=True).head(most)
+        wanted += [pl.col(_NAMES if self.mechanism.record_key is None else _RECORD_KEY).sum()]
+        if sums is not None:
+            value = pl.col(sums.column)
+            keyed = keyed.with_columns(summed(keyed[sums.column]))
+            largest = value.drop_nulls().sort_by(value.drop_nulls().abs(), descending=True).head(len(sums.epsilons))
             wanted += [value.sum().alias(_TOTAL), largest.alias(_TOP)]
         found = cells.join(
             keyed.group_by(names).agg(wanted), on=names, how="left", nulls_equal=True, maintain_order="left"
@@ -301,23 +301,23 @@ class KeyedRecords:
 
     def _looked_up(self, row: dict[str, Any], names: Sequence[str]) -> tuple[int | None, int, int, float]:
         """Return key, row of the table, noise and perturbed sum of a cell."""
-        count = int(row["pre_sd_count"])
+        count, table, sums = int(row["pre_sd_count"]), self.mechanism.table, self.mechanism.sums
         if count == 0:
             return None, 0, 0, 0.0
         own = self._key_of({name: row[name] for name in names}, row)
-        key = self._number(own, below=self.table.keys)
+        key = self._number(own, below=table.keys)
         total = 0.0
-        if self.magnitude is not None:
-            below, turns = self.magnitude_table.keys, range(len(self.magnitude.epsilons))
-            keys = [self._number(own, below=below, turn=turn) for turn in turns]
-            total = self.magnitude.perturbed(float(row[_TOTAL]), row[_TOP], self.magnitude_table, keys)
-        return key, self.table.pcv(count), self.table.added(count, key=key), total
+        if sums is not None:
+            units = self.mechanism.sums_table
+            keys = [self._number(own, below=units.keys, turn=turn) for turn in range(len(sums.epsilons))]
+            total = sums.perturbed(float(row[_TOTAL]), row[_TOP], units, keys)
+        return key, table.pcv(count), table.added(count, key=key), total
 
     def _key_of(self, cell: dict[str, Any], sums: dict[str, Any]) -> bytes | int:
         """Return what identifies a cell: the sum of its records' keys modulo 2^128, or its definition."""
-        if self.record_key is not None:
-            return int(sums[_RECORD_KEY]) % self.table.keys
-        if self.keyed_by == "definition":
+        if self.mechanism.record_key is not None:
+            return int(sums[_RECORD_KEY]) % self.mechanism.table.keys
+        if self.mechanism.keyed_by == "definition":
             return definition_key(cell)
         total = sum(int(sums[name]) << 32 * limb for limb, name in enumerate(_NAMES)) % (1 << _BITS)
         return total.to_bytes(_BITS // 8, "little")
@@ -326,11 +326,12 @@ class KeyedRecords:
         """Return the key that is looked up; each ``turn`` gives another one for the same cell."""
         if isinstance(own, bytes):
             return self.keys.looked_up(own + bytes([turn] if turn else []), below=below)
-        digits = len(str(self.table.keys)) - 1
-        if turn and self.table.keys == 10**digits:  # as cellKey does it: the digits rotated to the left
+        every = self.mechanism.table.keys
+        digits = len(str(every)) - 1
+        if turn and every == 10**digits:  # as cellKey does it: the digits rotated to the left
             text = f"{own:0{digits}d}"
             own = int(text[turn % digits :] + text[: turn % digits])
-        return own * below // self.table.keys
+        return own * below // every
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -342,17 +343,14 @@ class KeyedTable:
 
     @property
     def purpose(self) -> str:
-        """Return the table."""
         return self.title
 
     @property
     def columns(self) -> tuple[str, str]:
-        """Return the columns of counts and noise."""
         return "pre_sd_count", "pvalue"
 
     @property
     def besides(self) -> dict[str, pl.Series]:
-        """Return the key of each cell, and the row that it is looked up in."""
         return {name: self.cells[name] for name in ("ckey", "pcv")}
 
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> npt.NDArray[np.int64]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise, product
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -17,10 +17,14 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
-from stirred.mechanisms.tables.engine import TablePlan, audit_promise, audit_records, table_fault
+from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
+from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records
 from stirred.spec.brief import published_exactly
+from stirred.spec.convert import post_process
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import exact
+from stirred.spec.law import Law
+from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.cellkey.mechanism import CellKey
@@ -34,13 +38,11 @@ _SHOWN: Final = 12
 class CellKeyPlan(TablePlan):
     """The plan; ``cells`` has every declared cell of each table, ``inner`` the plan of what is done before."""
 
-    mechanism: CellKey
     persons: tuple[str, ...] = ()  # columns of persons that tables use
     inner: Any = None
 
     @property
     def disturbed(self) -> str:
-        """Say what is disturbed, and how much."""
         table = self.mechanism.table
         most = max(max(abs(v) for v in row.values) for row in table.rows)
         last = table.rows[-1].count
@@ -56,7 +58,6 @@ class CellKeyPlan(TablePlan):
 
     @property
     def unchanged(self) -> str:
-        """Say what is published exactly; what a swap before keeps is not published."""
         before = self.mechanism.inner
         if before is not None:
             kept = published_exactly(self.inner.specification)
@@ -65,12 +66,10 @@ class CellKeyPlan(TablePlan):
 
     @property
     def publishes_fixed(self) -> bool:
-        """Say that what a swap before holds fixed stays inside."""
         return self.inner is None
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns that tables have."""
         names = dict.fromkeys(name for cells in self.cells.values() for name in cells.columns)
         return {
             "households": [name for name in names if name not in self.persons],
@@ -79,7 +78,6 @@ class CellKeyPlan(TablePlan):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return the trade-off, and the three sentences for a board."""
         trade = self.mechanism.trade
         values = {} if trade is None else {f"delta_at_{e}": float(exact(trade.delta(exact(e)))) for e in _EPSILONS}
         rows = (Fact(label="promised", sentence=" ".join(promised(self))),)
@@ -300,14 +298,125 @@ def audit_bundle(mechanism: CellKey, bundle: BundleFiles, found: Findings) -> No
 def audit_unstated(kind: type[CellKey], bundle: BundleFiles, found: Findings) -> None:
     """Check that only tables are published, with every cell once and no count below 0."""
     audit_records(bundle, found)
-    for name, place, table, variables in bundle.tables():
-        column = "sum" if "sum" in table.columns else "count"
-        if not variables:
-            found.bad("it has no variables", where=place)
-        elif fault := table_fault(table, variables, number=column, whole=False):
-            found.bad(fault, where=place)
-        elif column == "count" and (table[column].cast(pl.Float64, strict=False) < 0).any():
-            found.bad("it has counts below 0", where=place)
-        else:
-            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
+    audit_cells(bundle, found, whole=False)
     found.unchecked.append("whether the noise was looked up as stated: counts and keys are confidential")
+
+
+# ---- small files ------------------------------------------------------------------------------------------------
+
+LETTERS: Final = "ab"  # the values of every variable in the files that are audited
+_MOST: Final = 100_000
+_Cell = tuple[int, tuple[Any, ...], frozenset[int]]  # table, values, and which records are in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallTables:
+    """Tables of records given as tuples: each table has the places of its ``variables``.
+
+    ``values`` are those of every variable; None where cells without records are left out.
+    """
+
+    table: PTable
+    variables: Sequence[Sequence[int]]
+    values: str | None
+    keyed_by: KeyedBy
+    additive: bool = False
+    threshold: int = 0
+
+    def law(self, records: Sequence[Any]) -> Law:
+        """Return the law of all published counts, cell by cell."""
+        cells = [*self._cells(records)]
+        outcomes: dict[Hashable, Fraction] = {}
+        for counts, chance in self._keys(cells, len(records)) if self.additive else self._noise(cells):
+            shown = frozenset(
+                (cell[:2], None if count < self.threshold else count) for cell, count in zip(cells, counts, strict=True)
+                if count or self.values  # a cell that is left out shows as 0
+            )  # fmt: skip
+            outcomes[shown] = outcomes.get(shown, Fraction(0)) + chance
+        return Law(outcomes)
+
+    def _cells(self, records: Sequence[Any]) -> Iterator[_Cell]:
+        for number, places in enumerate(self.variables):
+            own = [tuple(record[place] for place in places) for record in records]
+            every = {*own} if self.values is None else {*product(self.values, repeat=len(places))}
+            for cell in sorted(every):
+                yield number, cell, frozenset(n for n, values in enumerate(own) if values == cell)
+
+    def _noise(self, cells: Sequence[_Cell]) -> Iterator[tuple[list[int], Fraction]]:
+        """Yield the counts and their probability where different sets, or definitions, have independent keys."""
+        own: list[Hashable] = [cell[2] if self.keyed_by == "records" else cell[:2] for cell in cells]
+        shared = {key: len(cell[2]) for key, cell in zip(own, cells, strict=True) if cell[2]}
+        for drawn in product(*(self.table.law(count).items() for count in shared.values())):
+            chance = Fraction(1)
+            for _, mass in drawn:
+                chance *= mass
+            found = dict(zip(shared, (count for count, _ in drawn), strict=True))
+            yield [found[key] if cell[2] else 0 for key, cell in zip(own, cells, strict=True)], chance
+
+    def _keys(self, cells: Sequence[_Cell], records: int) -> Iterator[tuple[list[int], Fraction]]:
+        """Yield the counts for every combination of record keys, whose sums are looked up as they are."""
+        keys = self.table.keys
+        if keys**records > _MOST:
+            what = f"{keys} keys of {records} records are too many to enumerate"
+            raise bad_plan(what, where="law", remedy="audit a table with fewer keys")
+        for drawn in product(range(keys), repeat=records):
+            sums = [(len(cell[2]), sum(drawn[n] for n in cell[2]) % keys) for cell in cells]
+            yield [count + self.table.added(count, key=key) for count, key in sums], Fraction(1, keys**records)
+
+
+def mixed_law(law: Law, then: Callable[[Any], Law]) -> Law:
+    """Return the law of one mechanism after another."""
+    outcomes: dict[Hashable, Fraction] = {}
+    for middle, chance in law.probabilities.items():
+        for outcome, mass in then(middle).probabilities.items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + chance * mass
+    return Law(outcomes)
+
+
+def law(mechanism: CellKey, dataset: Any) -> Law:
+    """Return the exact law of the tables of a small file, records given by the values of ``names``, in order.
+
+    After another mechanism the file is one of that, with a held and a disturbed value for each record.
+    """
+    if mechanism.inner is None:
+        return _small(mechanism, {name: place for place, name in enumerate(mechanism.declared_columns)}).law([*dataset])
+    small = _small(mechanism, {name: int(name in mechanism.inner.areas) for name in mechanism.declared_columns})
+    before = mechanism.inner.law(dataset)
+    assert isinstance(before, Law)
+    return mixed_law(before, small.law)
+
+
+def _small(mechanism: CellKey, places: Mapping[str, int]) -> SmallTables:
+    return SmallTables(
+        table=mechanism.table,
+        variables=[sorted({places[name] for name in variables}) for variables in mechanism.tables],
+        values=None if mechanism.inner is not None else LETTERS,
+        keyed_by=mechanism.keyed_by,
+        additive=mechanism.keys == "additive",
+        threshold=mechanism.threshold,
+    )
+
+
+def audit_universes(mechanism: CellKey) -> list[list[Hashable]]:
+    """Return all files of up to two records (three, of one variable), by which cells are empty if that is fixed."""
+    if mechanism.inner is not None:
+        # Four records in four cells have too many outputs to compare all pairs.
+        return [[*files] for files in mechanism.inner.audit_universes() if all(len(f) < 4 for f in files)]  # type: ignore[arg-type]
+    most = 3 if len(mechanism.declared_columns) == 1 else 2
+    records = [*product(LETTERS, repeat=len(mechanism.declared_columns))]
+    files = [file for n in range(most + 1) for file in combinations_with_replacement(records, n)]
+    if mechanism.zeros != "fixed":
+        return [[file for file in files if len(file) < most], [*files]]
+    places = {name: place for place, name in enumerate(mechanism.declared_columns)}
+    groups: dict[Hashable, list[Hashable]] = {}
+    for file in files:
+        full = frozenset((t, tuple(record[places[name]] for name in t)) for t in mechanism.tables for record in file)
+        groups.setdefault(full, []).append(file)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def audit_specification(mechanism: CellKey, universe: Sequence[Hashable]) -> Specification:
+    """Return the promise for such files."""
+    if mechanism.inner is not None:
+        return post_process(mechanism.inner.audit_specification(universe)).specification
+    return mechanism.specification(name="small", stage="as-given")

@@ -1,4 +1,4 @@
-"""A perturbation table (ptable): for each count and each key, what is added; read and written as agencies have it.
+"""A perturbation table (ptable): for each count and each key, what is added; as agencies have it, and what it promises.
 
 Probabilities are whole numbers of keys, so nothing is rounded when a value is looked up. Two kinds of files are read:
 that of the R package ptable and of tau-ARGUS (``i;j;p;v;p_int_ub``), and that of the ONS (``pcv,ckey,pvalue``).
@@ -6,27 +6,34 @@ that of the R package ptable and of tau-ARGUS (``i;j;p;v;p_int_ub``), and that o
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate, groupby
-from math import lcm
-from typing import Any, Final
+from itertools import accumulate, combinations_with_replacement, groupby, product
+from math import lcm, prod
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import polars as pl
+from pydantic import BaseModel, Field
 
+from stirred.data.frames import read_frame
+from stirred.data.place import file_at
 from stirred.data.problems import bad_file, bad_plan, listed
+from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
+from stirred.spec.exact import Exact, exact, exp
 
 # From here the ONS repeats its table: count 751 is looked up like 501 (its guide says modulo 750, its code 250).
 _ONS_LAST: Final = 750
 _ONS_PERIOD: Final = 250
 _DIGITS: Final = 8
-_MOST_DIGITS: Final = 28
 _PTABLE_COLUMNS: Final = ("i", "p", "v")
 _BOUND: Final = "p_int_ub"
 _APART: Final = 1e-6  # of sums of up to a few dozen numbers of eight digits
+KEY_BYTES: Final = 32
+KeyedBy = Literal["records", "definition"]  # what shares its noise
 _ONS_COLUMNS: Final = ("pcv", "ckey", "pvalue")
 
 
@@ -85,7 +92,7 @@ class PTable:
                 wrong = f"count {row.count} could become negative"
             if wrong:
                 raise bad_file(
-                    wrong, where="ptable", remedy="correct the table, or design one: `stirred ptable design`"
+                    wrong, where="ptable", remedy="correct the table: the R package ptable and tau-ARGUS write them"
                 )
         if not self.rows:
             raise bad_file("it has no rows", where="ptable", remedy="give a row for each count from 1")
@@ -133,45 +140,6 @@ class PTable:
     def pstay(self, count: int) -> Fraction:
         """Return the probability that a count stays as it is."""
         return Fraction(self.row(count).law.get(0, 0), self.keys)
-
-    def frame(self, *, ons: bool = False) -> pl.DataFrame:
-        """Return the table as a file has it: of the ptable package, or with a row for each key of the ONS."""
-        if ons:
-            rows: list[Any] = [
-                (row.count, key, self.added(row.count, key=key)) for row in self.rows for key in range(self.keys)
-            ]
-            return pl.DataFrame(rows, schema=dict.fromkeys(_ONS_COLUMNS, pl.Int64), orient="row")
-        for what, number in ((f"{self.keys:,} keys", self.keys), (f"step {self.step}", self.step)):
-            if _digits(Fraction(1, number)) is None:
-                raise bad_plan(
-                    f"probabilities and values of {what} have no finite decimals, which such a file needs",
-                    where="ptable",
-                    remedy="write keys such as 4096 or 10^8 and a step such as 2 or 5; or write the format of the ONS",
-                )
-        rows = [(0, "0", "1", "0", "1")]
-        for row in self.rows:
-            for value, weight, bound in zip(row.values, row.weights, accumulate(row.weights), strict=True):
-                v, j = (_decimal(Fraction(x, self.step)) for x in (value, row.count * self.step + value))
-                p, upper = (_decimal(Fraction(x, self.keys)) for x in (weight, bound))
-                rows.append((row.count, j, p, v, upper))
-        kinds = {"i": pl.Int64, **dict.fromkeys(("j", "p", "v", "p_int_ub"), pl.String)}
-        return pl.DataFrame(rows, schema=kinds, orient="row")
-
-
-def _digits(number: Fraction) -> int | None:
-    """Return how many decimals a number has; None where they do not end, or are very many."""
-    return next((k for k in range(_MOST_DIGITS + 1) if 10**k % number.denominator == 0), None)
-
-
-def _decimal(number: Fraction) -> str:
-    """Return a number with all its decimals: a file has the table that was written, and no other.
-
-    >>> _decimal(Fraction(-1, 4096)), _decimal(Fraction(3))
-    ('-0.000244140625', '3')
-    """
-    digits = _digits(number)
-    assert digits is not None
-    return f"{Decimal(number.numerator) / Decimal(number.denominator):.{digits}f}"
 
 
 def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:
@@ -274,3 +242,206 @@ def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
     except (KeyError, TypeError, ValueError, AttributeError):
         remedy = "name a file, such as ptable.csv"
         raise bad_file("this is not a perturbation table", where="ptable", remedy=remedy) from None
+
+
+# ---- the promise ------------------------------------------------------------------------------------------------
+# What cell keys promise: delta for each epsilon, exactly, from the perturbation table.
+#
+# The unit is one record added or removed. In every table it changes one cell, from a count n to n + 1, and with the set
+# of records its key. All is computed for ideal keys: uniform, independent for different sets and secret; with keys from
+# a pseudo-random function its advantage is added to delta.
+#
+# Bounded noise has no finite pure loss: supports of neighbouring counts differ. ``delta`` is
+# sum max(0, P(t) - e^epsilon Q(t)), the larger of both directions, at the worst counts:
+#
+# - One table whose keys are used for nothing else: the worst of P_n against P_(n+1).
+# - Several tables and noise by *sets* of records: without the record, its cell may be the same set as an unchanged cell
+#   of another table, and then both show the same noise; with it they do not. Whoever sees a difference knows that there
+#   is a record. Given the unchanged cell, one law is a point and the other P_(n+1), so at *every* epsilon
+#   delta = 1 - c^m for m tables, c the least of sum_v p_n(v) p_(n+1)(v - 1) and of the chance that a 1 becomes 0. Cells
+#   that do not tie, or tie with each other, show less (they are post-processing of cells that tie).
+# - Several tables and noise by *definitions* of cells: independent cells, so laws multiply.
+
+Mass = Mapping[Any, Fraction]
+_FACTOR_DIGITS: Final = 40
+_PLACES: Final = 10**6
+# So many independent cells have their laws multiplied; beyond that epsilon and delta are shared out between them.
+_MULTIPLIED: Final = 3
+
+
+def factor_below(epsilon: Exact) -> Fraction:
+    """Return a fraction at most e^epsilon, to forty digits: a delta computed with it is never too small."""
+    factor = exp(epsilon)
+    return factor.rational if factor.is_rational else Fraction(factor.enclose(_FACTOR_DIGITS).low)
+
+
+def hockey_stick(p: Mass, q: Mass, factor: Fraction) -> Fraction:
+    """Return sum max(0, p - factor q), the larger of both directions.
+
+    >>> half = Fraction(1, 2)
+    >>> hockey_stick({0: half, 1: half}, {1: half, 2: half}, Fraction(1))
+    Fraction(1, 2)
+    """
+    there = sum((max(Fraction(0), mass - factor * q.get(t, 0)) for t, mass in p.items()), Fraction(0))
+    back = sum((max(Fraction(0), mass - factor * p.get(t, 0)) for t, mass in q.items()), Fraction(0))
+    return max(there, back)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTradeOff:
+    """The trade-off of a declared number of tables.
+
+    ``alone`` says that the keys are used for these tables only. ``zeros_fixed`` says that which cells are empty is
+    published exactly and not protected. ``least`` may restrict counts further, for what-if questions.
+    """
+
+    table: PTable
+    tables: int = 1
+    keyed_by: KeyedBy = "records"
+    alone: bool = True
+    zeros_fixed: bool = False
+    least: int = 0
+
+    @property
+    def counts(self) -> range:
+        """Return the counts n of which the step to n + 1 has to be looked at; all larger ones are like the last."""
+        rows = len(self.table.rows)
+        # A table that repeats itself (of the ONS) has a step at its end that no other count has.
+        last = rows if self.table.pcv(rows + 1) == rows else rows + 1
+        return range(max(self.least, 1 if self.zeros_fixed else 0), max(last, self.least) + 1)
+
+    @property
+    def ties(self) -> bool:
+        """Say whether an unchanged cell of another table may be the same set of records."""
+        return self.keyed_by == "records" and not (self.alone and self.tables == 1)
+
+    def common(self, count: int) -> Fraction:
+        """Return how probable it is that n + 1 is shown as what a cell of n records shows."""
+        one, other = self.table.law(count), self.table.law(count + 1)
+        return sum((mass * other.get(t, 0) for t, mass in one.items()), Fraction(0))
+
+    def delta(self, epsilon: Exact) -> Fraction:
+        """Return delta at an epsilon, an upper bound that is exact but for e^epsilon in the 40th digit."""
+        if self.ties:
+            return 1 - min(map(self.common, self.counts)) ** self.tables
+        if self.tables > _MULTIPLIED:
+            return min(Fraction(1), self.tables * self._single(factor_below(epsilon / self.tables)))
+        factor = factor_below(epsilon)
+        if self.tables == 1:
+            return self._single(factor)
+        worst = combinations_with_replacement(self.counts, self.tables)
+        return max(self._multiplied(counts, factor) for counts in worst)
+
+    def _single(self, factor: Fraction) -> Fraction:
+        return max(hockey_stick(self.table.law(n), self.table.law(n + 1), factor) for n in self.counts)
+
+    def _multiplied(self, counts: Sequence[int], factor: Fraction) -> Fraction:
+        one, other = ([self.table.law(n + more) for n in counts] for more in (0, 1))
+        return hockey_stick(_joint(one), _joint(other), factor)
+
+    def rounded(self, epsilon: Exact) -> Fraction:
+        """Return delta rounded up, as it is published: to six places, or twelve where it is small."""
+        delta = self.delta(epsilon)
+        places = _PLACES if delta > Fraction(1, 1000) else _PLACES**2
+        return Fraction(-(-delta * places // 1), places)
+
+
+def _joint(laws: Sequence[Mass]) -> dict[tuple[int, ...], Fraction]:
+    """Return the law of several independent cells."""
+    return {
+        tuple(t for t, _ in cells): prod((mass for _, mass in cells), start=Fraction(1))
+        for cells in product(*(law.items() for law in laws))
+    }
+
+
+# ---- commands ---------------------------------------------------------------------------------------------------
+
+_WIDTH: Final = 24
+_DRAWN: Final = 12  # rows
+_EPSILONS: Final = ("0", "1/2", "1", "2")
+_FILE: Final[dict[str, Any]] = {"argument": "FILE"}
+
+
+class PTableDesignOptions(BaseModel):
+    """`stirred ptable design`, which is refused."""
+
+    D: int | None = Field(default=None, description="No longer there.")
+    V: str | None = Field(default=None, description="No longer there.")
+    out: Path | None = Field(default=None, description="No longer there.")
+
+
+class ShowOptions(BaseModel):
+    """`stirred ptable show`."""
+
+    file: Path = Field(description="A perturbation table.", json_schema_extra=_FILE)
+    tables: int = Field(default=1, ge=1, description="For how many tables delta is computed.")
+
+
+class KeyOptions(BaseModel):
+    """`stirred ptable key`."""
+
+    file: Path = Field(description="Where the key goes; must not exist.", json_schema_extra=_FILE)
+
+
+def design(options: Any, progress: Progress | None) -> Outcome:
+    """Refuse to design a table, and say where tables come from."""
+    what = "tables are no longer designed here, and the last commit that does is a7e31a88"
+    remedy = "write one with the R package ptable or tau-ARGUS, and name its file; docs/cell-keys.md has an example"
+    raise bad_plan(what, where="ptable design", remedy=remedy)
+
+
+def show(options: Any, progress: Progress | None) -> Outcome:
+    """Draw a table, and say what it would promise."""
+    del progress
+    table = read_ptable(read_frame(options.file), where=str(options.file))
+    if table.step != 1:
+        return _shown(table, rows=[("use", "for sums: it has fractions")], values={})
+    many = options.tables
+    rows, values = [], dict[str, Any]()
+    for label, trade in (
+        ("one table", KeyTradeOff(table=table)),
+        ("zeros fixed", KeyTradeOff(table=table, zeros_fixed=True)),
+        ("keys used again", KeyTradeOff(table=table, tables=many, alone=False)),
+        ("by definition", KeyTradeOff(table=table, tables=many, keyed_by="definition")),
+    ):
+        deltas = {e: exact(trade.delta(exact(e))) for e in _EPSILONS}
+        rows.append((label, ", ".join(f"delta {each.shown(6)} at epsilon {e}" for e, each in deltas.items())))
+        values[label.replace(" ", "_")] = {e: float(each) for e, each in deltas.items()}
+    return _shown(table, rows=rows, values={"delta": values})
+
+
+def key(options: Any, progress: Progress | None) -> Outcome:
+    """Write a new key, for its owner alone."""
+    del progress
+    if options.file.exists() or not options.file.parent.is_dir():
+        what = "something is already there" if options.file.exists() else "there is no such folder"
+        raise bad_file(what, where=str(options.file), remedy="choose a new file")
+    with file_at(options.file, private=True) as half:
+        half.write_text(secrets.token_hex(KEY_BYTES) + "\n", encoding="utf-8")
+    keep = "keep it secret, as long as tables are to be consistent; whoever has it can undo the noise"
+    return Outcome(rows=[("wrote", str(options.file)), ("keep", keep)], values={"file": str(options.file)})
+
+
+def _shown(table: PTable, *, rows: list[tuple[str, str]], values: dict[str, Any]) -> Outcome:
+    told, drawn, moments = [], [], []
+    for row in table.rows:
+        v = [float(Fraction(each, table.step)) for each in row.law]
+        p = [float(Fraction(each, table.keys)) for each in row.law.values()]
+        own = {name: float(getattr(table, name)(row.count)) for name in ("bias", "variance", "pstay")}
+        told.append({"count": row.count, "values": v, "probabilities": p, **own})
+        if row.count <= _DRAWN:
+            moments.append((row.count, *(f"{number:.8g}" for number in own.values())))
+            bars = ["#" * round(_WIDTH * each / max(p)) for each in p]
+            drawn += [(row.count, f"{x:+g}", f"{y:.8f}", bar) for x, y, bar in zip(v, p, bars, strict=True)]
+    grids = [
+        Grid(header=("count", "bias", "variance", "stays"), rows=tuple(moments)),
+        Grid(header=("count", "added", "probability", ""), rows=tuple(drawn)),
+    ]
+    return Outcome(rows=rows, grids=grids, values={"keys": table.keys, "rows": told, **values})
+
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    Command(name="design", help="No longer there: says what to use instead.", options=PTableDesignOptions, run=design),
+    Command(name="show", help="Draw a perturbation table, and say what it promises.", options=ShowOptions, run=show),
+    Command(name="key", help="Make a secret key for record keys.", options=KeyOptions, run=key),
+)

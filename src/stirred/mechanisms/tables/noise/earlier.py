@@ -7,7 +7,7 @@ fraction and a list of strata, and are audited as they were made.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,16 +16,21 @@ from pydantic import Field
 from stirred.data.bundle import BundleFiles, Findings, as_text
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Exchange, Names, PublicFile, Rate, ReleasedColumns, Settings
-from stirred.mechanisms.tables.engine import STAYS_INSIDE, as_tables, audit_records, require_tables, table_fault
+from stirred.mechanisms.tables.engine import (
+    STAYS_INSIDE,
+    UNSTATED,
+    as_tables,
+    audit_cells,
+    audit_records,
+    require_tables,
+    stated_mechanism,
+)
 from stirred.mechanisms.tables.noise import checks
-from stirred.mechanisms.tables.noise.mechanism import NoisyTables
-from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings
-from stirred.mechanisms.tables.noise.small import decay_for
-from stirred.spec.document import mechanism_in
+from stirred.mechanisms.tables.noise.checks import decay_for
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables, NoisyTablesSettings
 from stirred.spec.exact import ZERO, Exact, ln
 from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.invariant import Margin
-from stirred.spec.problems import StirredError
 
 _STRATA = ("stratum_records", "stratum_law", "stratum_rate", "stratum_expected_share_moved")
 
@@ -47,21 +52,12 @@ class NoisySwapSettings(Settings):
     )
     noise: Literal["geometric"] = Field(default="geometric", description="The law of the noise.")
 
-    @property
-    def exchange(self) -> Exchange:
-        """Return what is exchanged within which strata."""
-        return Exchange(tuple(self.match), tuple(self.swap))
-
-    @property
-    def swaps(self) -> bool:
-        """Say whether anything is swapped; with all rates 0 this is noise alone."""
-        return any(
-            fraction(rate, where="rate") > 0 for rate in (self.rate, *(each.get("rate", 1) for each in self.rates))
-        )
-
-    def crossing(self, tables: Collection[Collection[str]]) -> int:
-        """Return how many tables cross swapped with held variables: their loss counts twice."""
-        return sum(self.exchange.crosses(each) for each in tables) if self.swaps else 0
+    def crossing(self, tables: Collection[Sequence[str]]) -> list[str]:
+        """Return the tables that cross swapped with held variables; with all rates 0 nothing is swapped."""
+        rates = (self.rate, *(each.get("rate", 1) for each in self.rates))
+        swaps = any(fraction(rate, where="rate") > 0 for rate in rates)
+        exchange = Exchange(tuple(self.match), tuple(self.swap))
+        return [" x ".join(each) for each in tables if swaps and exchange.crosses(each)]
 
 
 class NoisySwap(NoisyTables):
@@ -91,12 +87,10 @@ class NoisySwap(NoisyTables):
         super().__init__(settings, **given)
 
     def with_settings(self, **changed: Any) -> Self:
-        """Return the same tables with something changed."""
         return super().with_settings(**{"stated": self.stated, **changed})
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        """Return the noisy tables that these settings mean."""
         assert isinstance(settings, NoisySwapSettings)
         require_tables(given := others.get("tables"))
         tables = as_tables(given or ())
@@ -104,16 +98,15 @@ class NoisySwap(NoisyTables):
         swap: dict[str, Any] = {}
         if crossing := settings.crossing(tables):
             own = {key: getattr(settings, key) for key in ("match", "swap", "hold", "rate", "rates")}
-            twice = {" x ".join(each): 2 if settings.exchange.crosses(each) else 1 for each in tables}
-            swap = {"after": own, "shares": twice}
-        epsilon = str(noise * (len(tables) + crossing) / len(tables))
+            titles = [" x ".join(each) for each in tables]
+            swap = {"after": own, "shares": {title: 2 if title in crossing else 1 for title in titles}}
+        epsilon = str(noise * (len(tables) + len(crossing)) / len(tables))
         meant = NoisyTablesSettings(
             noise="laplace", epsilon=epsilon, unit=settings.unit, settings_from=settings.settings_from, **swap
         )
         return cls(meant, stated=settings, **{**others, "tables": tables})
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
-        """Return the files beside the tables; without a plan, those that bundles of earlier versions have."""
         if plan is not None:
             return NoisyTables.files(self, released, data, plan)
         match = () if self.stated is None else tuple(self.stated.match)
@@ -123,24 +116,18 @@ class NoisySwap(NoisyTables):
         ]
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Audit noisy tables, or what earlier versions made."""
-        if not _is_earlier(bundle):
-            checks.audit(self, bundle, found)
-        elif self.stated is not None and self.tables is not None:
+        if (bundle.public / "strata.parquet").exists():
             _audit(self.stated, self.tables, bundle, found)
+        else:
+            checks.audit(self, bundle, found)
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Audit what was published, by the settings in its specification."""
-        if not _is_earlier(bundle):
+        if not (bundle.public / "strata.parquet").exists():
             checks.audit_published(cls, bundle, found)
             return
-        try:
-            stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
-            settings = NoisySwapSettings.model_validate(stated.settings if stated else {})
-        except (OSError, ValueError, StirredError):
-            settings = None
-        _audit(settings, [by for _, _, _, by in bundle.tables()], bundle, found)
+        tables = [by for _, _, _, by in bundle.tables()]
+        _audit(getattr(stated_mechanism(cls, bundle, tables), "stated", None), tables, bundle, found)
 
 
 def _rational(given: Exact) -> Fraction:
@@ -153,41 +140,29 @@ def _rational(given: Exact) -> Fraction:
     return Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
 
 
-def _is_earlier(bundle: BundleFiles) -> bool:
-    return (bundle.public / "strata.parquet").exists()
-
-
-def _audit(
-    settings: NoisySwapSettings | None, tables: Collection[Collection[str]], bundle: BundleFiles, found: Findings
-) -> None:
+def _audit(settings: NoisySwapSettings | None, tables: Any, bundle: BundleFiles, found: Findings) -> None:
     """Check promise, strata and cells of a bundle of an earlier version, and say what cannot be checked."""
     audit_records(bundle, found)
     _audit_sizes(bundle, found)
     said = bundle.specification
     if settings is None:
-        found.unchecked.append("the budget, computed anew: the public files do not state all settings")
+        found.unchecked.append(UNSTATED)
     elif said.budget.realised != (again := _promised(settings, tables)):
         what = f"it says {said.budget.shown}, and the settings give {again.shown()}"
         found.bad(what, where="public/specification.json budget")
     else:
         found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
-    seen = []
-    for name, place, table, variables in bundle.tables():
-        seen.append(frozenset(variables))
-        if fault := table_fault(table, variables):
-            found.bad(fault, where=place)
-        else:
-            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
-    if sorted(map(sorted, seen)) != sorted(map(sorted, tables)):
+    audit_cells(bundle, found, whole=True)
+    if sorted(sorted(by) for _, _, _, by in bundle.tables()) != sorted(map(sorted, tables)):
         found.bad("the tables are not those of the plan", where="public/tables")
     words = "whether the counts are those of the swapped file and the noise is of the stated law"
     found.unchecked.append(f"{words}: {STAYS_INSIDE}")
 
 
-def _promised(settings: NoisySwapSettings, tables: Collection[Collection[str]]) -> Exact:
+def _promised(settings: NoisySwapSettings, tables: Collection[Sequence[str]]) -> Exact:
     """Return the loss: noise of a rational decay on both cells that a record changes, twice where a table crosses."""
     decay = decay_for(loss(settings.noise_epsilon, where="noise_epsilon", finite=True) / (2 * len(tables)))
-    return 2 * ln(1 / decay) * (len(tables) + settings.crossing(tables))
+    return 2 * ln(1 / decay) * (len(tables) + len(settings.crossing(tables)))
 
 
 def _audit_sizes(bundle: BundleFiles, found: Findings) -> None:
@@ -195,16 +170,15 @@ def _audit_sizes(bundle: BundleFiles, found: Findings) -> None:
     sizes, strata = bundle.invariants, bundle.strata
     if sizes is None or strata is None:
         return
-    margins = [m.variables for m in bundle.specification.multiverse.invariants if isinstance(m, Margin)]
+    margins = [{*m.variables} for m in bundle.specification.multiverse.invariants if isinstance(m, Margin)]
     match = [name for name in sizes.columns if name not in ("table", "count")]
-    of_sizes, of_strata = "public/invariants.parquet", "public/strata.parquet"
-    if "count" not in sizes.columns or [{*match}] != [{*variables} for variables in margins]:
-        found.bad("it is not the one table that the specification fixes, the sizes of the strata", where=of_sizes)
+    if "count" not in sizes.columns or [{*match}] != margins:
+        what = "it is not the one table that the specification fixes, the sizes of the strata"
+        found.bad(what, where="public/invariants.parquet")
     elif other := {*strata.columns} ^ {*match, *_STRATA}:
-        found.bad(f"its columns are not those of sizes and rates: {', '.join(sorted(other))}", where=of_strata)
+        what = f"its columns are not those of sizes and rates: {', '.join(sorted(other))}"
+        found.bad(what, where="public/strata.parquet")
     else:
         one, two = (as_text(each) for each in (sizes.select(*match, "count"), strata.select(*match, count=_STRATA[0])))
-        if one.sort(one.columns).equals(two.sort(two.columns), null_equal=True):
-            found.checks.append(f"strata: {sizes.height:,}, their sizes those of invariants.parquet")
-        else:
-            found.bad("stratum_records is not what invariants.parquet says", where=of_strata)
+        if not one.sort(one.columns).equals(two.sort(two.columns), null_equal=True):
+            found.bad("stratum_records is not what invariants.parquet says", where="public/strata.parquet")

@@ -11,19 +11,20 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, TypeVar
+from itertools import chain, combinations
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 
 from stirred.data.columns import select
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
-from stirred.mechanisms.protocol import confidence_of, failed
+from stirred.mechanisms.protocol import Names, Rate, confidence_of, failed
 from stirred.mechanisms.tables.engine import at_most
-from stirred.mechanisms.tables.noise.settings import Precision, Sum
 from stirred.mechanisms.tables.query import Query
 from stirred.randomness.cell_law import CellLaw
 from stirred.randomness.entropy import Entropy
@@ -35,7 +36,35 @@ _DIGITS: Final = 4  # of a loss that is solved for: it is at most a thousandth l
 _FAR: Final = 12  # decades in which it is looked for
 _WIDE: Final = 10**4  # noise inside margins: its law is listed
 Margins = tuple[frozenset[str], ...]
+Interaction = frozenset[str]
+Floats = npt.NDArray[np.float64]
 Given = TypeVar("Given")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Sum(_Section):
+    """The sum of a column in every cell of a table; values beyond the bounds count as the nearer bound."""
+
+    column: str = Field(description="The column that is added up: whole numbers.")
+    by: Names = Field(default=[], description="The variables of the table; none for one sum of all records.")
+    low: int = Field(default=0, description="The smallest value that counts.")
+    high: int = Field(description="The largest value that counts.")
+
+    @property
+    def title(self) -> str:
+        return f"sum of {self.column}{' by ' if self.by else ''}{' x '.join(self.by)}"
+
+
+class Precision(_Section):
+    """How precise a table must be: its noise stays within a number with a confidence, cell by cell or jointly."""
+
+    table: str = Field(description="The table, such as 'county x tenure' or 'sum of income by county'.")
+    within: int = Field(description="The largest error that is meant to occur.", ge=0)
+    confidence: Rate = Field(default="95%", description="With which probability it does not occur.")
+    jointly: bool = Field(default=False, description="Whether the confidence is for all cells of the table together.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +89,10 @@ class Measure(Query):
 
     @property
     def of_records(self) -> bool:
-        """Say whether every record is counted in one of its cells."""
         return not self.of_persons and self.added_up is None
 
     @property
     def cells(self) -> int:
-        """Return the number of its cells."""
         return math.prod(self.sizes)
 
     @property
@@ -84,7 +111,6 @@ class Measure(Query):
 
     @property
     def cell(self) -> CellLaw:
-        """Return what is added to each of its cells, which noise inside margins does not fill independently."""
         return CellLaw(self.noise, self.shape)
 
     @property
@@ -116,7 +142,6 @@ class Measure(Query):
         return drawn.reshape(sizes).transpose(np.argsort(order)).reshape(-1)
 
     def check_noise(self, noise: npt.NDArray[np.int64]) -> None:
-        """Raise if noise changes what it must keep."""
         for margin in self.kept:
             others = tuple(axis for axis, name in enumerate(self.variables) if name not in margin)
             if noise.reshape(self.sizes).sum(axis=others).any():
@@ -363,3 +388,101 @@ def column_of(data: Microdata, name: str) -> pl.Series:
     if name in data.households.columns or data.persons is None:
         return data.households[name]
     return data.persons[name]
+
+
+# ---- tables that agree ----------------------------------------------------------------------------------------
+# A table over variables S splits into interactions T, one for each subset of S: what its margin by T has beyond the
+# margins by fewer variables (analysis of variance). An interaction is the same in all tables that contain its
+# variables, and noise is uncorrelated between interactions, also noise inside a universe: what it keeps has no noise at
+# all. So the best linear unbiased estimate of an interaction is the mean over tables, weighted by their precision, and
+# a table is the sum of its interactions again. No equations are solved.
+
+
+class ConsistentTable(NamedTuple):
+    """A table that agrees with the others: its values, and the variance of each."""
+
+    values: Floats
+    variance: float
+
+
+def consistent(
+    tables: Sequence[Measure], observed: Mapping[str, npt.NDArray[np.int64]], *, total: int | None = None
+) -> dict[str, ConsistentTable]:
+    """Return for each table, by its title, the least squares estimate from all of them; they count the same records.
+
+    ``total`` is the number of records where that is published exactly.
+
+    >>> from fractions import Fraction
+    >>> tables = [Measure(title=t, variables=v, sizes=n, one=2, square=2, gaussian=True, loss=loss) for t, v, n, loss in
+    ...           (("all", (), (), Fraction(1, 2)), ("a", ("a",), (2,), Fraction(1, 4)))]
+    >>> noisy = {"all": np.array(10), "a": np.array([3, 5])}
+    >>> found = consistent(tables, noisy)
+    >>> found["a"].values.tolist(), found["all"].values.tolist(), round(found["a"].variance, 6)  # variances 2 and 4
+    ([3.8, 5.8], 9.6, 2.4)
+    >>> consistent(tables, noisy, total=12)["a"].values.tolist()
+    [5.0, 7.0]
+    """
+    weights: dict[Interaction, dict[str, float]] = {}
+    parts: dict[Interaction, Floats] = {}
+    if total is not None:
+        weights[frozenset()], parts[frozenset()] = {"the number of records": math.inf}, np.array(float(total))
+    for table in tables:
+        values = observed[table.title].reshape(table.sizes).astype(np.float64)
+        for part in _subsets(table.variables):
+            weights.setdefault(part, {})[table.title] = _weight(table, part)
+            own = _interaction(table, values, part)
+            # What some table knows exactly has infinite weight, and no other table counts.
+            share = _share(weights[part], table.title)
+            parts[part] = own if part not in parts else parts[part] + share * (own - parts[part])
+    return {table.title: _estimates(table, weights, parts) for table in tables}
+
+
+def _subsets(variables: Sequence[str]) -> Iterator[Interaction]:
+    """Yield all subsets, small ones first."""
+    found = chain.from_iterable(combinations(variables, size) for size in range(len(variables) + 1))
+    return map(frozenset, found)
+
+
+def _size(table: Measure, *, but: Interaction) -> int:
+    """Return over how many cells the values of these variables are spread."""
+    return math.prod(n for name, n in zip(table.variables, table.sizes, strict=True) if name not in but)
+
+
+def _weight(table: Measure, part: Interaction) -> float:
+    """Return the precision with which a table knows an interaction: infinite where its noise leaves it alone."""
+    # Noise that sums to 0 has all its variance in what is left to it.
+    free = math.prod(1 - 1 / n for n in table.shape)
+    if free == 0 or any(part <= kept for kept in table.kept):
+        return math.inf
+    return free / (float(table.cell.variance) * _size(table, but=part))
+
+
+def _share(weights: Mapping[str, float], title: str) -> float:
+    if math.isinf(weights[title]):
+        return 1.0
+    return weights[title] / sum(weights.values())
+
+
+def _interaction(table: Measure, values: Floats, part: Interaction) -> Floats:
+    """Return what the margin by some variables has beyond those by fewer; axes of the others have length 1."""
+    for axis, name in enumerate(table.variables):
+        values = values - values.mean(axis, keepdims=True) if name in part else values.sum(axis, keepdims=True)
+    own = [name for name in table.variables if name in part]
+    gone = tuple(axis for axis, name in enumerate(table.variables) if name not in part)
+    return values.squeeze(gone).transpose([own.index(name) for name in sorted(part)])
+
+
+def _estimates(
+    table: Measure, weights: Mapping[Interaction, Mapping[str, float]], parts: Mapping[Interaction, Floats]
+) -> ConsistentTable:
+    values = np.zeros(table.sizes)
+    variance = 0.0
+    for part in _subsets(table.variables):
+        spread = _size(table, but=part)
+        names = sorted(part)
+        own = parts[part].transpose([names.index(name) for name in table.variables if name in part])
+        shape = [n if name in part else 1 for name, n in zip(table.variables, table.sizes, strict=True)]
+        values = values + own.reshape(shape) / spread
+        inside = math.prod(1 - 1 / n for name, n in zip(table.variables, table.sizes, strict=True) if name in part)
+        variance += inside / sum(weights[part].values()) / spread**2
+    return ConsistentTable(values=values, variance=variance)

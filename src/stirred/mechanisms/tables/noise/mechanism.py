@@ -5,30 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import Field
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import (
     Exchange,
     ExpectedError,
+    Names,
     Progress,
+    Rate,
     Settings,
     confidence_of,
 )
 from stirred.mechanisms.tables.engine import (
+    AnyFrame,
     TableMechanism,
     declared_cells,
     declared_columns,
     with_numbers,
 )
-from stirred.mechanisms.tables.noise import checks, pages, small
+from stirred.mechanisms.tables.noise import checks, pages
 from stirred.mechanisms.tables.noise.measures import (
     Measure,
+    Precision,
+    Sum,
     budgeted,
     changes,
     column_of,
@@ -39,7 +45,6 @@ from stirred.mechanisms.tables.noise.measures import (
     with_kept,
 )
 from stirred.mechanisms.tables.noise.pages import NoisePlan
-from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Sum
 from stirred.mechanisms.tables.query import Ask
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
@@ -53,6 +58,71 @@ from stirred.spec.output_premetric import PURE, ZCDP
 from stirred.spec.problems import placed
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
+
+
+class NoisyTablesSettings(Settings):
+    """A law of noise and a budget; the tables are those of the plan, and the sums that are named here."""
+
+    noise: Literal["gaussian", "laplace", "geometric"] = Field(
+        default="gaussian", description="The law of the noise; laplace and geometric are two names of one law."
+    )
+    rho: Rate | None = Field(
+        default=None,
+        description="With gaussian noise: the loss of all tables together, the rho of zCDP, for one changed unit.",
+        json_schema_extra={"example": "1/2"},
+    )
+    epsilon: Rate | None = Field(
+        default=None,
+        description="With laplace noise: the loss of all tables together, for one changed unit.",
+        json_schema_extra={"example": 1},
+    )
+    shares: dict[str, Rate] = Field(
+        default={},
+        description="How the budget is split: a weight for each table; left out, evenly.",
+        json_schema_extra={"example": {"county": 2, "county x tenure": 1}},
+    )
+    precision: list[Precision] = Field(
+        default=[],
+        description="Tables whose budget follows from their precision: all, or those without it share the rest.",
+        json_schema_extra={"example": [{"table": "county", "within": 50, "confidence": "95%"}]},
+    )
+    sums: list[Sum] = Field(
+        default=[],
+        description="Sums of columns of whole numbers, in bounds that are declared here.",
+        json_schema_extra={"example": [{"column": "income", "by": ["county"], "low": 0, "high": 100000}]},
+    )
+    values: dict[str, list[str | int]] = Field(
+        default={},
+        description="Every value that a variable of the tables can take, where no codebook declares them.",
+        json_schema_extra={"example": {"county": ["North", "South"]}},
+    )
+    keep: Names = Field(
+        default=[],
+        description='Counts that are published exactly and that the noise leaves as they are: "total" or variables.',
+        json_schema_extra={"example": ["total"]},
+    )
+    persons: int | None = Field(
+        default=None,
+        description="With tables of persons: how many of a household count at most; the others are left out.",
+        ge=1,
+        json_schema_extra={"example": 8},
+    )
+    after: dict[str, Any] | None = Field(
+        default=None,
+        description="With laplace noise: a swap within strata, with its name and settings, that comes before; tables "
+        "are counted from the swapped file, of which no record is published.",
+        json_schema_extra={"example": {"match": "size", "swap": "county", "rate": "1/20"}},
+    )
+    confidence: Rate = Field(default="95%", description="Of the published intervals.")
+    consistent: bool = Field(default=False, description="Add columns in which tables agree on what they share.")
+    rounded: int = Field(default=0, description="Add a column rounded to multiples of this number.", ge=0)
+    nonnegative: bool = Field(default=False, description="Add a column cut off at 0, which biases small counts.")
+
+    def dumped(self, *, mode: str = "json", exclude_defaults: bool = False, context: str = "") -> dict[str, Any]:
+        """Return the settings as plain data; without a swap the same as before there could be one."""
+        found = super().dumped(mode=mode, exclude_defaults=exclude_defaults, context=context)
+        return {key: value for key, value in found.items() if key != "after" or value is not None}
+
 
 ALONE: Final = (
     "nothing of the file is published but these tables with noise, what follows from them, and what is kept exactly"
@@ -85,7 +155,6 @@ class TableRequest(NamedTuple):
 
     @property
     def columns(self) -> list[str]:
-        """Return all columns of the file that it needs."""
         return [*self.variables, *(() if self.added_up is None else (self.added_up.column,))]
 
 
@@ -113,34 +182,28 @@ class NoisyTables(TableMechanism):
     otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
 
     def check_settings(self) -> None:
-        """Refuse settings that do not go together, before any file is read: also a budget that cannot be split."""
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.measures()
 
     @property
     def table_sources(self) -> Sequence[str]:
-        """Return the variables of all tables, and the columns that are added up."""
         return [*dict.fromkeys(name for each in self.wanted for name in each.columns)]
 
     @property
     def swapped(self) -> Exchange | None:
-        """Return what the swap before the tables exchanges, and within which strata."""
         return None if self.inner is None else self.inner.exchange
 
     @property
     def gaussian(self) -> bool:
-        """Say whether the noise is Gaussian, and the loss one of zCDP."""
         return self.noise == "gaussian"
 
     @property
     def letter(self) -> str:
-        """Return the name of the loss."""
         return "rho" if self.gaussian else "epsilon"
 
     @property
     def sure(self) -> Fraction:
-        """Return the confidence of the intervals."""
         return confidence_of(self.confidence, where="confidence")
 
     @property
@@ -183,19 +246,16 @@ class NoisyTables(TableMechanism):
 
     @property
     def coded_columns(self) -> Sequence[str]:
-        """Return the variables of the tables and of what is kept, and those by which a swap before exchanges."""
         before = () if self.swapped is None else (*self.swapped.within, *self.swapped.of)
         return [*dict.fromkeys((*self.declared_columns, *before))]
 
     @property
     def declared_columns(self) -> Sequence[str]:
-        """Return the variables of the tables and of what is kept: every value of theirs must be declared."""
         kept = [by for _, by in self.kept_titles()] if self.swapped is None else []
         return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         titles = listed([each.title for each in self.wanted])
         law = "discrete Gaussian" if self.gaussian else "discrete Laplace (two-sided geometric)"
         budget = "the budget that the stated precision needs"
@@ -210,13 +270,11 @@ class NoisyTables(TableMechanism):
         )
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the loss."""
         return f"{self.letter} {epsilon.shown()}"
 
     # ---- the promise and the act
 
     def draft(self, data: Microdata, *, doubts: bool) -> NoisePlan:
-        """Return the tables with their noise, and the loss."""
         names = self.declared_columns
         columns = {name: column_of(data, name) for name in names}
         declared = declared_columns(names, self.values, columns, otherwise=self.otherwise)
@@ -246,10 +304,7 @@ class NoisyTables(TableMechanism):
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
-            confidence=self.sure,
-            alone=None if self.inner is None else sum((each.loss_alone for each in measures), Fraction(0)),
-            shown=shown,
-            after=pages.after_in_words(self),
+            releases=shown,
             dropped=columns_beside(data, used),
         )
 
@@ -328,21 +383,17 @@ class NoisyTables(TableMechanism):
         return Microdata(households=self.inner.swapped_file(data, entropy.child("before")).select(names))
 
     def answered(self, data: Microdata, plan: NoisePlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return every table with its noise, and with what follows from the noisy numbers alone."""
         true = self.counted(data, plan)
         noisy = {each.title: ask(each, true[each.title]) for each in plan.measures}
         return pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
 
     def counted_besides(self, data: Microdata, plan: NoisePlan) -> dict[str, dict[str, Any]]:
-        """Return of sums how many values were cut."""
         return {title: {"cut": cut} for title, cut in self.counted(data, plan, cut=True).items()}
 
     def file_of(self, plan: NoisePlan, title: str) -> str:
-        """Return the title of a table of counts, or the file of a sum."""
         return next(pages.file_of(each) for each in plan.measures if each.title == title)
 
     def published_exactly(self, data: Microdata, plan: NoisePlan) -> dict[str, pl.DataFrame]:
-        """Return what is kept, where anything is."""
         return {"invariants": self.kept(data, plan)} if [*self.exact_titles()] else {}
 
     def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
@@ -365,7 +416,6 @@ class NoisyTables(TableMechanism):
         return pl.concat(frames, how="diagonal").select("table", pl.exclude("table", "count"), "count")
 
     def warm(self) -> None:
-        """Load what the draw needs."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
         if self.inner is not None:
@@ -384,25 +434,17 @@ class NoisyTables(TableMechanism):
     verify_exact = checks.verify_kept
     audit_bundle = checks.audit
     audit_unstated = classmethod(checks.audit_published)
-    law = small.law
-    audit_universes = small.audit_universes
-    audit_specification = small.audit_specification
+    law = checks.law
+    audit_universes = checks.audit_universes
+    audit_specification = checks.audit_specification
 
     @property
     def no_closed_form(self) -> str:
-        """Return nothing where the error is that of the noise alone."""
         return "" if self.inner is None else "the errors of a swap and of noise together have no closed form here"
 
     def expected_error(
-        self,
-        records: pl.DataFrame | pl.LazyFrame,
-        *,
-        variables: Sequence[str],
-        source: str,
-        persons: pl.DataFrame | pl.LazyFrame | None = None,
-        key: str | None = None,
+        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
-        """Return the error to expect: the variance of the noise, and of persons those who are not counted."""
         if self.inner is not None:
             raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
         if source == "margins":

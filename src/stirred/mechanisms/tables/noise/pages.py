@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Table, Typical
 from stirred.mechanisms.tables.engine import TablePlan, with_numbers
-from stirred.mechanisms.tables.noise.estimate import ConsistentTable, consistent
-from stirred.mechanisms.tables.noise.measures import Measure
+from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
 from stirred.spec.exact import exact
 from stirred.spec.shift_law import DiscreteGaussian
 
@@ -32,19 +31,23 @@ class NoisePlan(TablePlan):
     """What would be published; nothing random has happened."""
 
     measures: tuple[Measure, ...]
-    confidence: Fraction
-    alone: Fraction | None = None  # what the same noise would lose without the swap before it
-    shown: Mapping[str, Sequence[str]]
-    after: str
+    releases: Mapping[str, Sequence[str]]
 
     @property
-    def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns of the tables, by record type."""
-        return self.shown
+    def confidence(self) -> Fraction:
+        return cast(Fraction, self.mechanism.sure)
+
+    @property
+    def alone(self) -> Fraction | None:
+        """Return what the same noise would lose without the swap before it."""
+        return None if self.mechanism.inner is None else sum((e.loss_alone for e in self.measures), Fraction(0))
+
+    @property
+    def after(self) -> str:
+        return after_in_words(self.mechanism)
 
     @property
     def disturbed(self) -> str:
-        """Say that only tables with noise are published."""
         told = f"every cell of {number(len(self.measures), 'table')} gets noise ({self.widths})"
         cut = [f"of {each.title} {bounds_in_words(each)}" for each in self.measures if each.added_up is not None]
         return "; ".join([told, *cut, "no records are published"])
@@ -64,12 +67,10 @@ class NoisePlan(TablePlan):
 
     @property
     def why_this_number(self) -> str:
-        """Say how the loss comes about."""
         return f"{self.specification.budget.policy}, {self.relation}; losses of tables add up"
 
     @property
     def also_promised(self) -> str:
-        """Say after a swap what it did to the noise, and what holds between closer files; nothing else is."""
         if self.alone is None:
             return ""
         budget, alone = self.specification.budget, exact(self.alone).shown()
@@ -88,7 +89,6 @@ class NoisePlan(TablePlan):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return each table with its loss and noise, and what is done to them afterwards."""
         letter = self.specification.output_premetric.parameter.removesuffix("2")
         found = []
         for each in self.measures:
@@ -267,7 +267,7 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
         "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average as "
         "the numbers stand; cutting at 0 first would make them too large.",
     ]
-    if mechanism.persons is not None and plan.shown["persons"]:
+    if mechanism.persons is not None and plan.releases["persons"]:
         lines.append(
             f"Of a household at most {mechanism.persons} persons are counted, so tables of persons are too small where "
             "households are larger."

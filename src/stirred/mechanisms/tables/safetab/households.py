@@ -14,13 +14,20 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.tables.query import Ask, Query
-from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, from_cells
-from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
+from stirred.mechanisms.tables.safetab.groups import (
+    GROUP,
+    CellLevel,
+    Counter,
+    Ints,
+    SafeTab,
+    SafeTabSettings,
+    from_cells,
+    table_rows,
+)
 from stirred.mechanisms.tables.tabulator import (
     BudgetFile,
     BudgetPart,
     GroupsBudget,
-    budget_of,
 )
 from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import ShiftLaw
@@ -39,7 +46,6 @@ class CellTable(BudgetFile):
 
     @property
     def values(self) -> list[str]:
-        """Return every value that a household can have."""
         return [*dict.fromkeys(value for own in self.cells.values() for value in own)]
 
     @model_validator(mode="after")
@@ -82,6 +88,8 @@ class SafeTabH(SafeTab):
     name: ClassVar[str] = "safetab-h"
     title: ClassVar[str] = "SafeTab-H"
     settings_model: ClassVar[type[Settings]] = HouseholdsSettings
+    budget_model: ClassVar[type[BudgetFile]] = HouseholdsBudget
+    shipped: ClassVar[str] = "-h"
     neighbours: ClassVar[str] = "one household added or removed"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         name: (*GROUP, f"{name}_data_cell", *_COLUMNS) for name in ("t3", "t4")
@@ -92,13 +100,7 @@ class SafeTabH(SafeTab):
     }
 
     @property
-    def spent(self) -> HouseholdsBudget:
-        """Return the budget as it was checked."""
-        return budget_of(HouseholdsBudget, self.budget, package=PACKAGE, ending="-h")
-
-    @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         return (
             "SafeTab-H: households are counted by region and by race and ethnicity iteration of their householder, by "
             "type (t3) and tenure (t4), with noise; tables are finer where the published total of persons is larger."
@@ -106,7 +108,6 @@ class SafeTabH(SafeTab):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Return which release the totals are of: it was paid for before."""
         return (
             f"the totals that choose the tables are those of {self.totals.named}; that release is accounted for on its "
             "own, and its loss comes on top",
@@ -114,16 +115,13 @@ class SafeTabH(SafeTab):
 
     @property
     def rests_on(self) -> tuple[ReleasedTable, ...]:
-        """Return the release of the totals."""
         return (self.totals,)
 
     def premises(self, plan: Any) -> Mapping[str, str]:
-        """Return the checksums of the public tables."""
         return {**SafeTab.premises(self, plan), "totals": self.totals.sha256}
 
     @property
     def measured(self) -> tuple[Query, ...]:
-        """Return each part of each table."""
         stability = self.stability
         return tuple(
             Query(title=f"{p.table}, {p.name}", address=f"{p.table} {p.name}", loss=p.rho, square=stability)
@@ -132,7 +130,6 @@ class SafeTabH(SafeTab):
 
     @property
     def printed(self) -> tuple[Fraction, str]:
-        """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one household replaced"
 
     @property
@@ -157,7 +154,6 @@ class SafeTabH(SafeTab):
         return found
 
     def problems(self, data: Microdata) -> Iterator[Problem]:
-        """Yield what is wrong with the file, and with the published totals."""
         where = f"totals {self.totals.file}"
         with placed("totals"):
             totals = self.totals.expected
@@ -190,14 +186,14 @@ class SafeTabH(SafeTab):
 
         Nothing is returned where a group is not there or stands twice.
         """
-        every, table = counter.groups, self.totals.frame
+        table = self.totals.frame
         assert table is not None
-        regions = pl.DataFrame({"region_id": every.regions}, schema={"region_id": pl.String}).with_row_index("region")
-        codes = pl.DataFrame({"iteration_code": every.members.codes}, schema={"iteration_code": pl.String})
+        regions = pl.DataFrame({"region_id": counter.regions}, schema={"region_id": pl.String}).with_row_index("region")
+        codes = pl.DataFrame({"iteration_code": counter.members.codes}, schema={"iteration_code": pl.String})
         level = counter.records.iterations.table.filter(pl.col("level") == part.level)["iteration_code"]
         own = table.filter((pl.col("region_type") == part.region) & pl.col("iteration_code").is_in(level.implode()))
         found = own.join(regions, on="region_id").join(codes.with_row_index("iteration"), on="iteration_code")
-        group = found["region"].cast(pl.Int64).to_numpy() * every.width + found["iteration"].cast(pl.Int64).to_numpy()
+        group = found["region"].cast(pl.Int64).to_numpy() * counter.width + found["iteration"].cast(pl.Int64).to_numpy()
         if found.height != own.height or np.unique(group).size != group.size:
             return None
         reached = np.searchsorted(part.thresholds, found["count"].cast(pl.Int64).to_numpy(), side="right")
@@ -205,7 +201,6 @@ class SafeTabH(SafeTab):
         return group[order], reached[order]
 
     def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return t3 and t4: one part after the other."""
         records, found = self.records(data.households), {name: list[pl.DataFrame]() for name in self.columns}
         for number, (part, query) in enumerate(zip(self.parts, self.measured, strict=True)):
             progress("count", number, len(self.parts))
@@ -214,19 +209,10 @@ class SafeTabH(SafeTab):
             assert chosen is not None  # `problems` has looked
             for level, own, true in counter.cells(*chosen, levels, fine=part.table):
                 noisy = ask(query, true, chunk=level)
-                found[part.table].append(
-                    table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, query)
-                )
-        return {name: self._table(name, tables) for name, tables in found.items()}
-
-    def _table(self, name: str, tables: list[pl.DataFrame]) -> pl.DataFrame:
-        texts = dict.fromkeys(self.columns[name][:4], pl.String)
-        numbers = {"count": pl.Int64, "true": pl.Int64, "variance": pl.Float64, "low": pl.Int64, "high": pl.Int64}
-        table = pl.concat([pl.DataFrame(schema={**texts, **numbers}), *tables])
-        return table.select(*self.columns[name], "true").sort(GROUP, maintain_order=True)
+                found[part.table].append(table_rows(counter.named(own, part.region), levels[level], noisy, true, query))
+        return {name: self.joined(name, tables) for name, tables in found.items()}
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-        """Yield where cell 0, everybody, is not the sum of the cells of a level."""
         for name, table in tables.items():
             cell = f"{name}_data_cell"
             wide = table.pivot(cell, index=GROUP, values="count", aggregate_function="first")
@@ -244,7 +230,7 @@ class SafeTabH(SafeTab):
             chosen = self.selected(counter, part)
             assert chosen is not None
             for _, own, cells in counter.cells(*chosen, self._levels(part.table), fine=part.table):
-                named = counter.groups.named(own, part.region).rows()
+                named = counter.named(own, part.region).rows()
                 for name, row in zip(named, cells.tolist(), strict=True):
                     parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, query.noise),))
         return StagedLaw(parts)

@@ -14,14 +14,22 @@ from pydantic import Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
 from stirred.mechanisms.tables.query import Ask, Query, half_width, variance_of
-from stirred.mechanisms.tables.safetab.groups import CellLevel, Counter, Ints, age_by_sex
-from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
+from stirred.mechanisms.tables.safetab.groups import (
+    GROUP,
+    CellLevel,
+    Counter,
+    Ints,
+    SafeTab,
+    SafeTabSettings,
+    age_by_sex,
+    table_rows,
+)
 from stirred.mechanisms.tables.tabulator import (
     Amount,
+    BudgetFile,
     BudgetPart,
     Edges,
     GroupsBudget,
-    budget_of,
     once,
     with_intervals,
 )
@@ -108,6 +116,8 @@ class SafeTabP(SafeTab):
     name: ClassVar[str] = "safetab-p"
     title: ClassVar[str] = "SafeTab-P"
     settings_model: ClassVar[type[Settings]] = PersonsSettings
+    budget_model: ClassVar[type[BudgetFile]] = PersonsBudget
+    shipped: ClassVar[str] = "-p"
     neighbours: ClassVar[str] = "one person added or removed"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "t1": (*GROUP, "count", "cells", "variance", "low", "high", "combined", "combined_variance"),
@@ -121,13 +131,7 @@ class SafeTabP(SafeTab):
     }
 
     @property
-    def spent(self) -> PersonsBudget:
-        """Return the budget as it was checked."""
-        return budget_of(PersonsBudget, self.budget, package=PACKAGE, ending="-p")
-
-    @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         budget = self.spent
         return (
             "SafeTab-P: persons are counted by region and by race and ethnicity iteration with noise "
@@ -136,7 +140,6 @@ class SafeTabP(SafeTab):
         )
 
     def reading_tables(self, plan: Any) -> list[str]:
-        """Return what a reader must know besides: that some totals were published because they are large."""
         hidden = [region.type for region in self.regions.values() if region.suppress]
         chosen = (
             f"Of {', '.join(hidden)} a single total (`cells` 1) is published only where it is large, so those of small "
@@ -146,7 +149,6 @@ class SafeTabP(SafeTab):
 
     @property
     def measured(self) -> tuple[Query, ...]:
-        """Return both stages of each part."""
         budget, stability = self.spent, self.stability
         asked = (StageQueries.of(part, stability=stability, stage_1=budget.stage_1) for part in self.parts)
         return tuple(query for each in asked for query in (each.first, each.tables))
@@ -180,9 +182,8 @@ class SafeTabP(SafeTab):
         return {"t2": sex * (budget.top_age + 1) + age}
 
     def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return t1 and t2, one part after the other; answers of the first stage choose what is asked next."""
         records, budget, levels = self.records(data.households), self.spent, self._levels
-        found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+        found: dict[str, list[pl.DataFrame]] = {"t1": [], "t2": []}
         for number, part in enumerate(self.parts):
             progress("count", number, len(self.parts))
             counter = self.counter(records, part)
@@ -191,15 +192,12 @@ class SafeTabP(SafeTab):
             cut = half_width(queries.totals.parameter, 1, 2 * budget.keep_above - 1)
             above = cut if self.regions[part.region].suppress else None
             kept = first_stage(counter, part, queries, above=above, ask=ask)
-            found.append(second_stage(counter, part, queries, kept, levels, ask=ask))
-        one, two = (pl.concat([tables[n] for tables in found]) for n in (0, 1))
-        return {
-            "t1": one.select(*self.columns["t1"], "true").sort(GROUP, maintain_order=True),
-            "t2": two.select(*self.columns["t2"], "true").sort(GROUP, maintain_order=True),
-        }
+            totals, tables = second_stage(counter, part, queries, kept, levels, ask=ask)
+            found["t1"].append(totals)
+            found["t2"] += tables
+        return {name: self.joined(name, tables) for name, tables in found.items()}
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-        """Yield where a total of t1 is not the sum of its table in t2, or a table has no total."""
         ages = tables["t2"].filter(pl.col("agestart") != "*").group_by(GROUP).agg(pl.col("count").sum().alias("sum"))
         both = ages.join(tables["t1"], on=GROUP, how="left")
         if not both["sum"].eq_missing(both["count"]).all():
@@ -227,9 +225,9 @@ class SafeTabP(SafeTab):
                     tables=tuple(laws),
                     thresholds=tuple(part.thresholds),
                 )
-                if counter.groups.members.detailed_only[group % counter.groups.width]:
+                if counter.members.detailed_only[group % counter.width]:
                     staged = Staged(tables=(ShiftLaw(total, queries.alone.noise),))
-                name = counter.groups.named(np.array([group]), part.region).row(0)
+                name = counter.named(np.array([group]), part.region).row(0)
                 parts[part.level, name] = staged
         return StagedLaw(parts)
 
@@ -242,13 +240,13 @@ def first_stage(
     Of the latter only those ``above`` the cut are kept; groups for the nation and states alone have one total.
     """
     groups, counts = counter.totals()
-    width, alone = counter.groups.width, counter.groups.members.detailed_only
+    width, alone = counter.width, counter.members.detailed_only
     rows = max(1, _CHUNK // max(width, 1))
-    starts = range(0, len(counter.groups.regions), rows)
+    starts = range(0, len(counter.regions), rows)
     thresholds = np.array(part.thresholds)
 
     def look(start: int) -> ChosenGroups:
-        low, high = start * width, min(start + rows, len(counter.groups.regions)) * width
+        low, high = start * width, min(start + rows, len(counter.regions)) * width
         true = np.zeros(high - low, dtype=np.int64)
         inside = slice(*np.searchsorted(groups, (low, high)))
         true[groups[inside] - low] = counts[inside]
@@ -279,18 +277,18 @@ def second_stage(
     levels: Sequence[CellLevel],
     *,
     ask: Ask,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Ask for the tables of the groups that reach a threshold, and return totals and tables of all groups."""
+) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """Ask for the tables of the groups that reach a threshold, and return the totals of all groups and these tables."""
     total, cells = kept.total.copy(), np.ones(kept.group.size, dtype=np.int64)
-    tables = [_empty_t2()]
+    tables = []
     chosen = kept.level > 0
     for level, own, true in counter.cells(kept.group[chosen], kept.level[chosen], levels, fine="t2"):
         noisy = ask(queries.tables, true, chunk=level)
         place = np.searchsorted(kept.group, own)
         total[place], cells[place] = noisy.sum(axis=1), levels[level].measured
-        tables.append(table_rows(counter.groups.named(own, part.region), levels[level], noisy, true, queries.tables))
+        tables.append(table_rows(counter.named(own, part.region), levels[level], noisy, true, queries.tables))
     single = kept.level < 0
-    table = counter.groups.named(kept.group, part.region).with_columns(
+    table = counter.named(kept.group, part.region).with_columns(
         pl.Series("count", total), pl.Series("cells", cells), pl.Series("true", kept.true)
     )
     table = with_intervals(table, [queries.tables, queries.alone], cells=cells, which=single.astype(np.int64))
@@ -298,10 +296,4 @@ def second_stage(
     own, first = table["variance"].to_numpy(), float(variance_of(queries.first.parameter))
     share = np.where(single, 1.0, first / (first + own))
     combined = {"combined": share * total + (1 - share) * kept.first, "combined_variance": share * own}
-    return table.with_columns(pl.Series(name, values) for name, values in combined.items()), pl.concat(tables)
-
-
-def _empty_t2() -> pl.DataFrame:
-    texts = dict.fromkeys((*GROUP, "agestart", "ageend", "sex"), pl.String)
-    numbers = {"count": pl.Int64, "true": pl.Int64, "variance": pl.Float64, "low": pl.Int64, "high": pl.Int64}
-    return pl.DataFrame(schema={**texts, **numbers})
+    return table.with_columns(pl.Series(name, values) for name, values in combined.items()), tables

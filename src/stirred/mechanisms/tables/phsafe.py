@@ -25,7 +25,6 @@ from stirred.mechanisms.tables.tabulator import (
     Ints,
     Tabulator,
     TabulatorSettings,
-    budget_of,
     missing_columns,
     once,
     with_intervals,
@@ -247,6 +246,8 @@ class PHSafe(Tabulator):
     name: ClassVar[str] = "phsafe"
     title: ClassVar[str] = "PHSafe"
     settings_model: ClassVar[type[Settings]] = PHSafeSettings
+    budget_model: ClassVar[type[BudgetFile]] = PHSafeBudget
+    shipped: ClassVar[str] = "-phsafe"
     neighbours: ClassVar[str] = "one person added or removed"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "counts": (*_CELL, "count", "variance", "low", "high", *_ESTIMATES),
@@ -259,7 +260,6 @@ class PHSafe(Tabulator):
     }
 
     def check_settings(self) -> None:
-        """Refuse states that stand twice, and a budget for nothing."""
         Tabulator.check_settings(self)
         if not self.states or len({*self.states}) < len(self.states):
             raise bad_plan("states are declared once each", where="states", remedy="list every state, and none twice")
@@ -267,13 +267,7 @@ class PHSafe(Tabulator):
             raise bad_plan("every rho is 0", where="budget rho", remedy="give at least one query a rho above 0")
 
     @property
-    def spent(self) -> PHSafeBudget:
-        """Return the budget as it was checked."""
-        return budget_of(PHSafeBudget, self.budget, package="stirred.mechanisms.tables.phsafe")
-
-    @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         return (
             "PHSafe: persons are joined to their households, at most so many of each, and counted with noise by nation "
             "and state, iteration and cell; so are households, and ratios of both are computed from that."
@@ -281,7 +275,6 @@ class PHSafe(Tabulator):
 
     @property
     def measured(self) -> tuple[Query, ...]:
-        """Return every query."""
         return tuple(self.spent.queries())
 
     @property
@@ -292,11 +285,9 @@ class PHSafe(Tabulator):
 
     @property
     def printed(self) -> tuple[Fraction, str]:
-        """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one person replaced"
 
     def reading_tables(self, plan: Any) -> list[str]:
-        """Return what a reader must know besides: whom the counts leave out."""
         most = sorted({table.at_most for table in self.spent.tables.values() if table.at_most})
         left_out = (
             f"Of a household at most {' or '.join(map(str, most))} persons are counted, by table. A true count is the "
@@ -306,7 +297,6 @@ class PHSafe(Tabulator):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Return where a person who changes stays."""
         moved = "a changed person changes one household; one who moves changes two"
         return (moved,) if self.promise == "replace" else ()
 
@@ -314,11 +304,9 @@ class PHSafe(Tabulator):
 
     @property
     def used(self) -> set[str]:
-        """Return the state and the columns of conditions."""
         return {self.state, *self.spent.columns()}
 
     def problems(self, data: Microdata) -> Iterator[Problem]:
-        """Yield missing files and columns, and states that were not declared."""
         persons = data.lazy_persons
         if persons is None or data.hid is None:
             remedy = "give units as households, and persons with the column that links them (hid)"
@@ -360,7 +348,6 @@ class PHSafe(Tabulator):
                 yield Problem(what=what, where=f'{source} "{name}"', remedy="write the codes as the budget has them")
 
     def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        """Return the counts of all queries, and the ratios that follow from them."""
         tables, queries = [], [*self.spent.queries()]
         for number, (query, true) in enumerate(self.true_counts(data, queries)):
             progress("count", number, len(queries))
@@ -444,7 +431,6 @@ class PHSafe(Tabulator):
     # ---- small files, for audits
 
     def law(self, dataset: Any) -> StagedLaw:
-        """Return the exact law, for a file of households, or of persons with the number of their house."""
         queries, parts = [*self.spent.queries()], dict[Hashable, Staged]()
         for query, true in self.true_counts(self._small(dataset), queries):
             parts[query.title] = Staged(tables=(ShiftLaw(true.ravel().tolist(), query.noise),))
@@ -471,7 +457,6 @@ class PHSafe(Tabulator):
         return Microdata(households=placed, persons=schema["persons"], hid="hid", checked=False)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all files of one and two households, or of up to two persons in two houses."""
         if self.promise == "add-remove":
             rows = [(house, person) for house in (0, 1) for person in (_CHILD, _ADULT)]
             sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
