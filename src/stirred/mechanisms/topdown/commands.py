@@ -35,7 +35,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
 )
 from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
 from stirred.mechanisms.topdown.published import SPENDS, PublishedMeasurements, PublishedOptions
-from stirred.mechanisms.topdown.published_files import damage_said, read_table
+from stirred.mechanisms.topdown.published_files import read_table
 from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
@@ -63,7 +63,6 @@ class MicrodataOptions(PublishedOptions):
     out: Path = Field(description="A folder for counts.parquet, the records and certificate.json.")
 
 
-@damage_said
 def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -> Outcome:
     """Make microdata from published measurements, check it as it was written, and say what happened.
 

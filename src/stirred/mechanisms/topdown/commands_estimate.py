@@ -44,7 +44,7 @@ from stirred.mechanisms.topdown.published import (
     PublishedOptions,
     open_given,
 )
-from stirred.mechanisms.topdown.published_files import damage_said, plain, read_table
+from stirred.mechanisms.topdown.published_files import plain, read_table
 from stirred.spec.problems import Problem
 
 _ROUNDED: Final = 1e-6
@@ -225,7 +225,6 @@ def _in_unions(targets: Sequence[EstimateTarget], unions: Unions) -> Iterator[pl
                 yield rows.select("row").with_columns(**own.columns((0, rows["cell"].to_numpy())))
 
 
-@damage_said
 def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     refuse_taken(options.out, endings=(".parquet", ".csv"))
@@ -364,7 +363,6 @@ def _judged(chance: float | None) -> str:
 # ---- one interval -----------------------------------------------------------------------------------------
 
 
-@damage_said
 def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
     """Return the estimate of one count from a bundle, with its interval."""
     published = open_given(options.bundle, schema=options.schema_, totals=options.totals)

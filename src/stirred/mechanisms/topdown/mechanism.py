@@ -453,11 +453,11 @@ class TopDown(Mechanism):
 
     def verify(self, data: Microdata, plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
         """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
-        return verified(plan, release, written)
+        return [*verified(plan, release, written)]
 
     def verify_exact(self, data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
         """Count the totals that are published exactly once more, from the records of the input."""
-        return verified_totals(data, plan, written)
+        return [*verified_totals(data, plan, written)]
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Compute the promise again, compare the noise of all rows with the budget, and records with all else."""
