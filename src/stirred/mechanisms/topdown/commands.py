@@ -5,10 +5,8 @@ They read what anybody may read. No noise is drawn and no budget is spent: to me
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -19,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from stirred import __version__
 from stirred.data.codebook import Codebook
-from stirred.data.place import file_at, folder_at
+from stirred.data.place import folder_at
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown import commands_estimate
@@ -35,9 +33,9 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
 )
 from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
 from stirred.mechanisms.topdown.published import SPENDS, PublishedMeasurements, PublishedOptions
-from stirred.mechanisms.topdown.published_files import damage_said, read_table
+from stirred.mechanisms.topdown.published_files import damage_said
 from stirred.mechanisms.topdown.settings import MethodName
-from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
+from stirred.mechanisms.topdown.solve.files import SolverOutcome, make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem
@@ -49,12 +47,8 @@ class MicrodataOptions(PublishedOptions):
     """The options of ``stirred topdown microdata``."""
 
     arm: MethodName = Field(default="default", description="How to solve: default, or for comparison blue or bureau.")
-    parents: Path | None = Field(
-        default=None, description="Fixes every parent at these counts: arm, geolevel, geocode, cell, count."
-    )
-    unrounded: Path | None = Field(
-        default=None, description="Also writes children before rounding: parent, geocode, cell, value."
-    )
+    parents: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
+    unrounded: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
     public: Path | None = Field(
         default=None, description="Gone: records come from measurements alone.", json_schema_extra={"gone": True}
     )
@@ -71,29 +65,20 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     """
     _check_out(options)
     published = options.opened()
-    given = {}
-    if options.parents is not None:
-        columns = ("geolevel", "geocode", "cell", "count")
-        given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
     kept = LevelStore(folder=_kept(options.out), mark=_mark(options, published))
     settings = SolveOptions(
         arm=ARMS[options.arm],
         groups=published.totals,
-        parents=given,
-        keep_unrounded=options.unrounded is not None,
         threads=options.threads or os.cpu_count() or 1,
-        store=kept if options.unrounded is None else None,  # what was kept has no unrounded children
+        store=kept,
         progress=progress,
     )
-    out, unrounded = options.out, options.unrounded
+    out = options.out
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as outputs:
-        # What an interrupted run is continued from stays beside them.
-        folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
-        half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
-        made = make(published.shards, settings, folder, top=published.top(), records=options.records, unrounded=half)
-    shown = {} if unrounded is None or half is None else {half: unrounded}
-    made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
+    # What an interrupted run is continued from stays beside the folder.
+    with folder_at(out.absolute(), private=False, replace=True) as folder:
+        made = make(published.shards, settings, folder, top=published.top(), records=options.records)
+    made = replace(made, files=tuple(out / path.name for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)
     return _outcome(options, published, made)
 
@@ -115,17 +100,16 @@ def _check_out(options: MicrodataOptions) -> None:
     if options.public is not None:
         remedy = "leave it out: records are made from the measurements alone"
         problems.append(Problem(what="public counts are no longer used", where="--public", remedy=remedy))
-    if options.unrounded is not None and options.unrounded.exists():
-        remedy = "choose a new file"
-        problems.append(Problem(what="it exists already", where=f"--unrounded {options.unrounded}", remedy=remedy))
+    for name in ("parents", "unrounded"):
+        if getattr(options, name) is not None:
+            remedy = "leave it out; --arm compares how records are made"
+            problems.append(Problem(what="this option is no longer there", where=f"--{name}", remedy=remedy))
     if problems:
         raise PlanError(problems)
 
 
 def _mark(options: MicrodataOptions, published: PublishedMeasurements) -> str:
-    parents = b"" if options.parents is None else options.parents.read_bytes()
-    sums = hashlib.sha256(parents).hexdigest()
-    return f"{__version__} {published.sha256} {options.arm} {options.schema_} {sums}"
+    return f"{__version__} {published.sha256} {options.arm} {options.schema_}"
 
 
 def _outcome(options: MicrodataOptions, published: PublishedMeasurements, made: SolverOutcome) -> Outcome:

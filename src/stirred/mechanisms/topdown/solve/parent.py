@@ -52,7 +52,6 @@ class SolverReport:
 
     @staticmethod
     def of(parts: Iterable[SolverReport]) -> dict[str, Any]:
-        """Return the fields of the report of all parts together."""
         parts = [*parts]
         return {
             "events": tuple(event for each in parts for event in each.events),
@@ -76,17 +75,15 @@ class LevelStep:
     geocodes: tuple[str, ...]
     group: Places  # (areas,) group of areas whose total is known together
     group_total: Places  # -1 where it is not known
-    keep_unrounded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChildCounts(SolverReport):
-    """The children of a parent: their counts in these cells (children, cells), before and after rounding."""
+    """The children of a parent: their counts in these cells (children, cells)."""
 
     parents: int = 1
     cells: Places
     counts: Places
-    values: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,7 +148,6 @@ class Parent:
         return margin, values[self.children]
 
     def event(self, what: str, why: str, amount: float, *, moves: bool = False) -> SolverEvent:
-        """Return something that happened here."""
         return SolverEvent(level=self.step.name, area=self.name, what=what, why=why, amount=amount, moves=moves)
 
     def impossible(self, why: str) -> PlanError:
@@ -214,8 +210,7 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
         demands, cells, counts = parent.demands, parent.cells, parent.counts
         events.append(moved)
     if counts is not None and len(low) == 1:
-        alone = counts[None, :]
-        return ChildCounts(cells=cells, counts=alone, values=alone.astype(float), events=tuple(events))
+        return ChildCounts(cells=cells, counts=counts[None, :], events=tuple(events))
     totals = np.where(demands.low[:, 0] == demands.high[:, 0], demands.low[:, 0], -1).astype(np.float64)
     known = totals >= 0
     margin: _Margin = parent.published
@@ -228,7 +223,6 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
     return ChildCounts(
         cells=cells,
         counts=found,
-        values=values if step.keep_unrounded else None,
         events=tuple(each for each in (*events, by_highs, further) if each is not None),
         iterations=int(report[0]),
         largest_gap=float(report[4]),

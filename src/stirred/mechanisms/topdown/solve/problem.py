@@ -81,18 +81,15 @@ class CellGrid(Subspaces):
 
     @classmethod
     def of(cls, schema: Schema, queries: Iterable[MarginalQuery], known: Iterable[MarginalQuery] = ()) -> CellGrid:
-        """Return the grid on which these measured queries, and what is known of other queries, are exchangeable."""
         kept = {axis for query in known for axis, groups in enumerate(query.groups) if max(groups) > 0}
         return cls(schema=schema, core=frozenset(core_of(schema, queries=queries) | kept))
 
     @cached_property
     def differing(self) -> tuple[int, ...]:
-        """Return the positions of the attributes of the core."""
         return tuple(sorted(self.core))
 
     @cached_property
     def lattice(self) -> Lattice:
-        """Return the sets of exchangeable attributes."""
         return lattice_of(tuple(self.schema.shape[axis] for axis in self.exchangeable))
 
     @cached_property
@@ -109,7 +106,6 @@ class CellGrid(Subspaces):
         return found
 
     def kept_by(self, query: MarginalQuery) -> int:
-        """Return which set of exchangeable attributes the query keeps."""
         return self.lattice.kept.index(tuple(max(query.groups[axis]) > 0 for axis in self.exchangeable))
 
     def precision(self, queries: Iterable[MarginalQuery], weights: Numbers) -> Numbers:
@@ -230,13 +226,11 @@ class AreaLimits:
     margin: Places | None = None  # (areas, cells of the margin), -1 where it is not known
 
     def take(self, rows: slice | Places) -> AreaLimits:
-        """Return the limits of some areas."""
         margin = None if self.margin is None else self.margin[rows]
         return AreaLimits(allowed=self.allowed[rows], low=self.low[rows], high=self.high[rows], margin=margin)
 
     @property
     def totals(self) -> Places:
-        """Return the totals that are known, else -1."""
         return np.where(self.low[:, 0] == self.high[:, 0], self.low[:, 0], -1)
 
 
@@ -479,7 +473,6 @@ class Chain:
 
     @cached_property
     def groups(self) -> Places:
-        """Return for each query and each cell of the schema its group."""
         return np.stack([query.cell_of for query in self.queries])
 
     def levels(self, rules: LimitGroups) -> Places:

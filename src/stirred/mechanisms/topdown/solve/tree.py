@@ -21,7 +21,6 @@ from uuid import uuid4
 from zipfile import BadZipFile
 
 import numpy as np
-import polars as pl
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.blas import one_blas_thread
@@ -88,7 +87,6 @@ Shards = Callable[[], Iterable[Shard]]  # called as often as they are gone throu
 _LEAST_VARIANCE: Final = 1e-4
 _REMEMBERED: Final = 1 << 29  # bytes of objectives that are kept between the two passes over shards
 _AT_ONCE: Final = 16  # parents that a thread takes together
-_UNROUNDED: Final = {"parent": pl.String, "geocode": pl.String, "cell": pl.Int64, "value": pl.Float64}
 
 
 # ---- how is solved ----------------------------------------------------------------------------------------
@@ -137,15 +135,13 @@ ARMS: Final[Mapping[str, SolverMethod]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveOptions:
-    """How to solve: the arm, known totals of groups of areas, given parents, where and on how many threads.
+    """How to solve: the arm, known totals of groups of areas, where and on how many threads.
 
     Shards run on ``engine``, or else on the threads that areas above them have too.
     """
 
     arm: SolverMethod
     groups: tuple[GroupTotal, ...] = ()
-    parents: Mapping[tuple[str, str], tuple[Places, Places]] = field(default_factory=dict)  # (level, geocode): counts
-    keep_unrounded: bool = False
     threads: int = 1
     engine: Engine | None = None
     store: LevelStore | None = None
@@ -157,7 +153,6 @@ class SolveOptions:
         return replace(self, threads=1, engine=None, progress=None)
 
     def report(self, stage: str, done: int, whole: int) -> None:
-        """Report how far it is."""
         if self.progress is not None:
             self.progress(stage, done, whole)
 
@@ -167,7 +162,6 @@ class LevelCounts(SolverReport):
     """The counts of the areas of a level, and what happened."""
 
     counts: Counts
-    unrounded: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_UNROUNDED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,12 +171,6 @@ class TreeCounts(SolverReport):
     tree: Tree
     levels: tuple[Counts, ...]
     is_top: bool  # whether these are the areas above the shards
-    unrounded: pl.DataFrame  # children before rounding: parent, geocode, cell, value; zeros are left out
-
-    @property
-    def leaves(self) -> pl.DataFrame:
-        """Return the counts of the leaves as they are published."""
-        return self.levels[-1].frame(self.tree.schema, self.tree.levels[-1].geocodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +200,6 @@ class LevelStore:
             return None
 
     def save(self, name: str, level: LevelCounts) -> None:
-        """Keep a level, completely or not at all."""
         with replacing(self._path(name)) as writing, writing.open("wb") as stream:
             np.savez(
                 stream,
@@ -375,7 +362,6 @@ class Strategy:
             geocodes=level.geocodes,
             group=group,
             group_total=np.array(group_total, dtype=np.int64),
-            keep_unrounded=self.options.keep_unrounded,
         )
 
 
@@ -536,7 +522,6 @@ def _go_down(
         tree=tree,
         levels=tuple(levels),
         is_top=is_top,
-        unrounded=pl.concat([each.unrounded for each in done]),
         **SolverReport.of(done),
     )
 
@@ -570,16 +555,15 @@ def _root(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
 
 
 def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, counts: Counts) -> LevelCounts:
-    """Return the children of all areas of the level above, which hold ``counts`` unless others are given."""
+    """Return the children of all areas of the level above, which hold ``counts``."""
     above, level = tree.levels[place - 1], tree.levels[place]
     starts = level.starts(above.areas)
 
     def some(first: int) -> list[ChildCounts]:
         found = []
         for parent in range(first, min(first + _AT_ONCE, above.areas)):
-            code, children = above.geocodes[parent], slice(int(starts[parent]), int(starts[parent + 1]))
-            cells, held = options.parents.get((above.name, code), counts[parent])
-            found.append(solve_children(step, code, cells, held, children))
+            children = slice(int(starts[parent]), int(starts[parent + 1]))
+            found.append(solve_children(step, above.geocodes[parent], *counts[parent], children))
         return found
 
     firsts = range(0, above.areas, _AT_ONCE)
@@ -588,17 +572,4 @@ def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, count
         for part in pool.map(some, firsts) if options.threads > 1 else map(some, firsts):
             found += part
             options.report(level.name, len(found), above.areas)
-    solved = _level_counts(found)
-    return replace(solved, unrounded=_unrounded(above, level, found)) if options.keep_unrounded else solved
-
-
-def _unrounded(above: Level, level: Level, found: Sequence[ChildCounts]) -> pl.DataFrame:
-    starts, parts = level.starts(above.areas), [pl.DataFrame(schema=_UNROUNDED)]
-    for place, each in enumerate(found):
-        if each.values is not None:
-            child, cell = np.nonzero(each.values)
-            codes = pl.Series(level.geocodes[starts[place] : starts[place + 1]], dtype=pl.String)
-            parent = pl.repeat(above.geocodes[place], len(child), dtype=pl.String, eager=True)
-            columns = parent, codes.gather(child), each.cells[cell], each.values[child, cell]
-            parts.append(pl.DataFrame(dict(zip(_UNROUNDED, columns, strict=True))))
-    return pl.concat(parts)
+    return _level_counts(found)
