@@ -256,7 +256,6 @@ def test_files_are_written_checked_and_joined(tmp_path: Path) -> None:
         "certificate.json",
         "counts.parquet",
         "persons.parquet",
-        "u.parquet",
     ]
     assert made.facts()["events"] == []
 

@@ -60,7 +60,7 @@ def test_a_run_that_fails_before_its_first_area_leaves_nothing(
     def failing(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(files, "solve_and", failing)
+    monkeypatch.setattr(files, "solve", failing)
     with pytest.raises(MemoryError):
         run_microdata(options(written[0], tmp_path / "out"))
     assert not [*tmp_path.iterdir()]

@@ -20,13 +20,13 @@ def watched(monkeypatch: pytest.MonkeyPatch, parents: Mapping[str, Held] | None 
 
     def solve_children(step: Any, name: str, cells: Any, counts: Any, children: slice) -> Any:
         made = exact(step, name, *(parents or {}).get(name, (cells, counts)), children)
-        for code, row in zip(step.geocodes[children], made.counts, strict=True):  # an only child has no optimum
+        for code, row in zip(step.level.geocodes[children], made.counts, strict=True):  # an only child has no optimum
             found.setdefault((name, code), (made.cells, row.astype(float)))
         return made
 
     def noted(own: Any, *rest: Any) -> Any:
         values, *more = optimum(own, *rest)
-        for code, row in zip(own.step.geocodes[own.children], values, strict=True):
+        for code, row in zip(own.step.level.geocodes[own.children], values, strict=True):
             found[own.name, code] = own.cells, row
         return values, *more
 

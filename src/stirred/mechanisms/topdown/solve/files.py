@@ -19,7 +19,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, GroupTotal, Level, Tree, groups_inside
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.solve.parent import SolverReport
-from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve, solve_and
+from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve
 
 COUNTS: Final = "counts.parquet"
 CERTIFICATE: Final = "certificate.json"
@@ -59,7 +59,7 @@ def make(
     targets = [FileParts(path=folder.absolute() / name) for name in names]
     for target in targets:
         target.begin()
-    done = [*solve_and(shards, options, _TreeWriter(options.groups, *targets), top=top)]
+    done = [*solve(shards, options, _TreeWriter(options.groups, *targets), top=top)]
     written = [[target.join()] if joined else target.parts for target in targets]
     found = SolverOutcome(
         files=tuple(path for each in written for path in each),
