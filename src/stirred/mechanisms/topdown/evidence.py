@@ -33,9 +33,9 @@ from stirred.spec.specification import Specification
 
 def verified(plan: TopDownPlan, release: Release, written: Written) -> Iterator[Check]:
     """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
-    publish = plan.design.settings.publish
+    publish, derived = plan.design.settings.publish, release.internal["derived"]
     for part in plan.parts:
-        arrays = release.internal["stores"][part.name].check()
+        arrays = derived.stores[part.name].check()
         yield Check(what=f"store of {part.records}", cells=arrays, result="as it was written")
         if part.shares is None or "measurements" not in publish:
             continue
@@ -44,7 +44,7 @@ def verified(plan: TopDownPlan, release: Release, written: Written) -> Iterator[
             raise failed(f"the measurements of {part.records}, as written, do not have the noise of the budget")
         what = f"measurements of {part.records}: noise of every area and query"
         yield Check(what=what, cells=areas, result="that of the budget")
-    for name, made in release.internal["made"].items():
+    for name, made in derived.released.items():
         own, many = made.certificate, len(made.events)
         if not own.passed:
             raise failed(f"the counts of {name} do not keep all that is known: {'; '.join(own.failures[:3])}")

@@ -42,7 +42,6 @@ from stirred.mechanisms.protocol import (
     Written,
     settings_doubts,
 )
-from stirred.mechanisms.topdown.accuracy import LevelErrors
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
@@ -54,8 +53,8 @@ from stirred.mechanisms.topdown.records import (
     CERTIFICATE_COLUMNS,
     EVENT_COLUMNS,
     EVENTS,
+    DerivedFiles,
     Make,
-    record_files,
 )
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
@@ -139,7 +138,6 @@ class TopDown(Mechanism):
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        """Return the mechanism; tables of a plan are counted from records, and refused where none are released."""
         assert isinstance(settings, TopDownSettings)
         if others.get("tables") and "records" not in settings.publish:
             remedy = (
@@ -150,7 +148,6 @@ class TopDown(Mechanism):
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
-        """Return the settings with the codes that the codebook declares for attributes."""
         assert isinstance(settings, TopDownSettings)
         units = settings.units
         own = {"values": _declared(settings, codebook)}
@@ -159,22 +156,18 @@ class TopDown(Mechanism):
         return settings.model_copy(update=own)
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the attributes whose codes are those of the codebook."""
         return [*self.settings.values]
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Return what a record is."""
         return self.settings.unit
 
     @property
     def settings_from(self) -> str | None:  # type: ignore[override]
-        """Return on what the settings were based."""
         return self.settings.settings_from
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         levels = " > ".join(self.design.names)
         measured = " and ".join(
             f"{' x '.join(kind.schema.names)} ({plural(kind.unit)}, rho {kind.shares.rho})"
@@ -191,11 +184,9 @@ class TopDown(Mechanism):
         return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
 
     def on(self, engine: Engine) -> Self:
-        """Return the mechanism whose areas are measured and solved on an engine."""
         return replace(self, engine=None if engine.name == LOCAL else engine)
 
     def working_in(self, folder: Path, *, progress: Path) -> Self:
-        """Return the mechanism whose store goes into a folder of the bundle, and whose progress is kept beside it."""
         return replace(self, workplace=folder, progress_place=progress)
 
     # ---- the promise
@@ -266,11 +257,9 @@ class TopDown(Mechanism):
         return Multiverse(invariants=tuple(found), hierarchies=chain)
 
     def check(self, data: Any) -> None:
-        """Raise the columns that are not there; nothing is computed."""
         check_columns(self.design, as_microdata(data))
 
     def plan(self, data: Any, *, doubts: bool = True) -> TopDownPlan:
-        """Return the plan: the areas, and all rules checked against the file. Nothing random happens."""
         microdata = as_microdata(data)
         check_columns(self.design, microdata)
         spine, read_off = spine_of(self.design, microdata, self.area_list)
@@ -326,7 +315,6 @@ class TopDown(Mechanism):
         return data if sum(plan.numbers(part) for part in plan.parts) <= _MOST_REHEARSED else None
 
     def warm(self) -> None:
-        """Load what the draw and all after it need, here and on workers, before anything is spent."""
         folder = self.workplace and self.workplace.parent.absolute()
         ready = Readiness(folder=folder, solves="records" in self.settings.publish)
         if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
@@ -350,60 +338,44 @@ class TopDown(Mechanism):
         """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
         microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
-        work = self.progress_place or place / "work"
         engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
         stores = {
             part.name: measure(part, place / "store" / part.name, entropy, engine=engine, progress=progress)
             for part in plan.parts
         }
-        frames: dict[str, Make] = {SPINE: plan.spine.frames}
-        for part in plan.parts:
-            published = stores[part.name].published
-            frames |= {
-                part.file(what): partial(published, what) for what in ("measurements", "constraints", "agreement")
-            }
-        declared = {file.name for file in plan.files(self, microdata)}
-        measured = [part for part, _ in plan.measured]
-        made_frames, made = record_files(
-            measured,
-            stores,
-            microdata.types,
-            self.settings,
-            work=work,
+        derived = DerivedFiles(
+            parts=[part for part, _ in plan.measured],
+            stores=stores,
+            settings=self.settings,
+            work=self.progress_place or place / "work",
             engine=engine,
-            tables={" x ".join(each): (self.design.counted_by(each), each) for each in self.tables},
             progress=progress,
         )
-        frames = {name: make for name, make in frames.items() if name in declared}
-        public = Frames({**frames, **made_frames}, convert=like(data))
+        tables = {" x ".join(each): (self.design.counted_by(each), each) for each in self.tables}
+        made = derived.frames(microdata.types, tables=tables)
+        frames: dict[str, Make] = {SPINE: plan.spine.frames}
+        for part in plan.parts:
+            for what in ("measurements", "constraints", "agreement"):
+                frames[part.file(what)] = partial(stores[part.name].published, what)
+        declared = {file.name for file in plan.files(self, microdata)}
+        drawn = {name: frame for name, frame in frames.items() if name in declared}
+        public = Frames({**drawn, **made}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
-        errors = LevelErrors(
-            parts=measured if made else [],
-            stores=stores,
-            released=made,
-            settings=self.settings,
-            work=work,
-            engine=self.engine,
-        )
-        kept = {"stores": stores, "made": made, "errors": errors}
-        return Release(public=public, specification=promised, internal=kept)
+        return Release(public=public, specification=promised, internal={"derived": derived})
 
     def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
-        """Return the errors of the records by level, with those of other arms."""
-        return release.internal["errors"].sections()
+        return release.internal["derived"].sections()
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the errors by level, size of the area and group."""
-        if (found := release.internal["errors"]).parts:
-            write_frame(found.rows, written.internal / "accuracy_by_level.parquet", note=dict(note))
+        if (found := release.internal["derived"]).made:
+            write_frame(found.errors, written.internal / "accuracy_by_level.parquet", note=dict(note))
 
     # ---- files and checks
 
     def files(
         self, released: ReleasedColumns, data: Microdata | None = None, plan: TopDownPlan | None = None
     ) -> Sequence[PublicFile]:
-        """Return the measurements, what is published exactly, the areas, and what is made of all this."""
         if plan is None:
             return [*declared_files(self.design)]
         sizes: dict[str, int] = {}
@@ -425,7 +397,6 @@ class TopDown(Mechanism):
         ]
 
     def conclusions(self, plan: TopDownPlan) -> Sequence[str]:
-        """Return how to read the files."""
         found = [f"Exact is what `constraints.parquet` says: {plan.unchanged}."]
         if "measurements" in self.settings.publish:
             found += [
@@ -452,43 +423,34 @@ class TopDown(Mechanism):
         return found
 
     def verify(self, data: Microdata, plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
-        """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
         return [*verified(plan, release, written)]
 
     def verify_exact(self, data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
-        """Count the totals that are published exactly once more, from the records of the input."""
         return [*verified_totals(data, plan, written)]
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Compute the promise again, compare the noise of all rows with the budget, and records with all else."""
         domain = replace(bundle.specification.domain.whole, prepared=bundle.prepared)
         computed = with_earlier(self.specification(name="any").with_flavor(domain=domain), self.design.earlier)
         audited(self.design, computed, bundle, found)
 
     def number_of_records(self, data: Microdata) -> int:
-        """Return the number of persons, which is fixed; that of households is not."""
         return data.households.height if data.persons is None else data.persons.height
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the budget, by its customary letter."""
         return f"rho {epsilon.shown()}"
 
     def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        """Return the noise of measurements, where they are published."""
         return typical_of(plan) if "measurements" in self.design.settings.publish else ()
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:
-        """Return the noise of every query at every level, and the cost of changes of one record."""
         return measured_sections(plan)
 
     # ---- audits
 
     def law(self, dataset: Any) -> ShiftLaw:
-        """Return the exact law of the person measurements of a file of ``audit_universes``: records (leaf, cell)."""
         return small_law(self.design, dataset)
 
     def audit_universes(self) -> Sequence[Sequence[Hashable]]:
-        """Return all files of one or two records in three leaves and two cells, apart where exact totals differ."""
         return small_universes(self.design)
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
@@ -497,7 +459,6 @@ class TopDown(Mechanism):
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Do the same with a published folder: its specification states the settings that noise depends on."""
         try:
             stated = json.loads((bundle.public / "specification.json").read_text(encoding="utf-8"))
             own = cls.of(**stated["mechanism"]["settings"])

@@ -17,14 +17,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, Field
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.hierarchy.schema import (
     DETAILED,
-    SCHEMAS,
     SUMMED,
     TOTAL,
     Attribute,
@@ -74,10 +72,6 @@ _PLACE: Final = "__place"
 
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
-SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
-SCHEMA_HELP: Final = (
-    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +88,6 @@ class PublishedMeasurements:
 
     @property
     def areas(self) -> dict[str, int]:
-        """Return how many areas each level has that has a name."""
         return {name: self.spine.areas(depth) for depth, name in enumerate(self.spine.names) if name}
 
     @cached_property
@@ -441,30 +434,3 @@ def _stated(specification: Path) -> dict[str, Any]:
         return dict(json.loads(specification.read_text(encoding="utf-8"))["mechanism"])
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-
-
-class PublishedOptions(BaseModel):
-    """The options of commands that read published measurements."""
-
-    measurements: Path = Field(
-        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
-    )
-    constraints: Path | None = Field(
-        default=None, description="Constraints; default the Constraint folders beside the measurements."
-    )
-    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
-    spine: Path | None = Field(
-        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
-    )
-    schema_: str = Field(default="", description=SCHEMA_HELP)
-
-    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
-        """Return the measurements, with what is known beside them."""
-        return open_given(
-            self.measurements,
-            schema=self.schema_,
-            constraints=self.constraints,
-            totals=self.totals,
-            spine=self.spine,
-            mentioned=mentioned,
-        )

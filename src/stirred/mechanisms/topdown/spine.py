@@ -192,7 +192,6 @@ class Spine:
 
     @property
     def depth(self) -> int:
-        """Return the number of levels."""
         return len(self.names)
 
     @property
