@@ -80,8 +80,10 @@ _BYTES_OF_A_NUMBER: Final = 3  # two in the store, and about one in Parquet
 _BYTES_OF_AN_ESTIMATE: Final = 12
 _ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each of a few to have some
 _MOST_REHEARSED: Final = 20_000  # numbers of noise: above it a rehearsal is no longer a matter of seconds
-PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
-THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
+THEOREM: Final = (
+    'Theorem 2 of "A Refreshment Stirred, Not Shaken"',
+    "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law",
+)
 PARTS_ADDED: Final = "the noise of the two kinds of records is independent, and their losses add up (section 2.5)"
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
 ONE_HOME: Final = (
@@ -242,7 +244,7 @@ class TopDown(Mechanism):
     def multiverse(self) -> Multiverse:
         """Return where the protection extends: between files that agree on all that is published exactly."""
         found = [
-            Margin(of=kind.unit, level=self.design.column(depth) or None)
+            Margin(of=kind.unit, level=self.settings.levels[depth - 1] if depth else None)
             for kind in self.design.kinds
             for depth in self.design.depths(kind.settings)
             # How many persons there are is fixed by the distance itself, where nothing else is.

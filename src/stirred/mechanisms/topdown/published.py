@@ -45,13 +45,13 @@ from stirred.mechanisms.topdown.published_files import (
     FILE,
     ROW,
     TABULATION,
-    collected,
     columns_of,
     groups_of,
     is_constraint,
     levels_of,
     listed_spine,
     parquet_in,
+    read_rows,
     read_table,
     unspoken,
     with_mentioned,
@@ -68,8 +68,6 @@ _NURSING: Final = "nurse_nva_0_con"
 _VALUES_AT_ONCE: Final = 1 << 24
 _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
-
-
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
 
@@ -129,7 +127,7 @@ class PublishedMeasurements:
         return found_queries
 
     def _read(self, rows: pl.LazyFrame) -> pl.DataFrame:
-        return collected(rows, self.files)
+        return read_rows(rows, self.files)
 
     def _place(self, row: Mapping[str, Any]) -> str:
         return f"{self.files[row[FILE]]} row {row[ROW] + 1}"
@@ -355,7 +353,7 @@ def open_published(
             by_level.setdefault(level, []).append(frame)
     rows = {level: pl.concat(frames, how="vertical_relaxed") for level, frames in by_level.items()}
     codes = {
-        level: collected(frame.select(pl.col("geocode").unique().sort()), read)["geocode"].to_list()
+        level: read_rows(frame.select(pl.col("geocode").unique().sort()), read)["geocode"].to_list()
         for level, frame in rows.items()
     }
     if not any(codes.values()):
@@ -413,8 +411,8 @@ def open_given(
         ] != [(a.name, a.codes) for a in found.attributes]:
             what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
             raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
-        constraints = constraints or _if_there(public / "constraints.parquet")
-        spine = spine or _if_there(public / "spine.parquet")
+        beside = {place.stem: place for place in public.glob("*.parquet")}
+        constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
     return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
 
 
@@ -422,10 +420,6 @@ def _measured_variables(path: Path, codebook: Codebook) -> list[str]:
     """Return the coded variables that are columns of measurements, in their order; all of them where none is."""
     columns = columns_of(parquet_in(path, option="--measurements")[0])
     return [each for each in columns if codebook.codes(each)] or coded_variables(codebook)
-
-
-def _if_there(path: Path) -> Path | None:
-    return path if path.exists() else None
 
 
 def _stated(specification: Path) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def levels_of(
         yield folder.stem, _scan(path, number, schema, level=folder.stem, constraint=constraint)
         return
     rows = _scan(path, number, schema, level=None, constraint=constraint)
-    levels = collected(rows.select(pl.col("geolevel").unique(maintain_order=True)), [path])["geolevel"]
+    levels = read_rows(rows.select(pl.col("geolevel").unique(maintain_order=True)), [path])["geolevel"]
     if levels.null_count():
         raise bad_file("rows have no geolevel", where=str(path), remedy="name the level in every row")
     for level in levels:
@@ -115,7 +115,7 @@ def columns_of(path: Path) -> Mapping[str, Any]:
         raise bad_file(f"it cannot be read ({str(error)[:100]})", where=str(path), remedy="write it again") from None
 
 
-def collected(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.DataFrame:
+def read_rows(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.DataFrame:
     """Return rows, which are read only now; name the file that turns out to be damaged."""
     try:
         return rows.collect()
@@ -132,7 +132,7 @@ def collected(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.DataFrame:
 def with_variance(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.LazyFrame:
     """Return the rows that say anything, each with the variance of its noise: that of ``sigma2`` where it has one."""
     known = {}
-    for text in collected(rows.select(pl.col("sigma2").unique()), files)["sigma2"].drop_nulls():
+    for text in read_rows(rows.select(pl.col("sigma2").unique()), files)["sigma2"].drop_nulls():
         try:
             known[text] = variance_of(Fraction(text))
         except (ValueError, ZeroDivisionError, DataError, PlanError):
@@ -144,7 +144,7 @@ def with_variance(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.LazyFrame:
     rows = rows.with_columns(variance.alias("variance"))
     measured = pl.col("sign").is_null()
     wrong = rows.filter(measured & (pl.col("variance") < 0)).select(FILE, ROW, "sigma2", "variance").limit(1)
-    for row in collected(wrong, files).iter_rows(named=True):
+    for row in read_rows(wrong, files).iter_rows(named=True):
         text = f"sigma2 {row['sigma2']}" if row["sigma2"] is not None else f"variance {row['variance']:g}"
         where = f"{files[row[FILE]]} row {row[ROW] + 1}"
         raise bad_file(f"{text} is not a variance", where=where, remedy='write a positive number, sigma2 as "7/2"')

@@ -291,10 +291,6 @@ class TopDownDesign:
         ]
         return found[-1].name if found else PERSONS
 
-    def column(self, depth: int) -> str:
-        """Return the column of a level; the whole has none."""
-        return self.settings.levels[depth - 1] if depth else ""
-
 
 def _wrong_levels(settings: TopDownSettings) -> Iterator[Problem]:
     levels = [name.casefold() for name in settings.levels]
