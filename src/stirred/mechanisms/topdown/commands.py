@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
@@ -60,6 +59,7 @@ from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.spec.given_numbers import probability
+from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem
 
 SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
@@ -364,7 +364,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     low, high = _whole_if_near(value - half), _whole_if_near(value + half)
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
-        ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level)}, {law})"),
+        ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level, digits=12)}, {law})"),
         *_incomplete(published, residuals),
         ("spends", SPENDS),
     ]
@@ -383,15 +383,6 @@ def _whole_if_near(bound: float) -> float:
     """
     nearest = round(bound)
     return float(nearest) if abs(bound - nearest) <= _ROUNDED * max(1.0, 1e-4 * abs(bound)) else bound
-
-
-def percent(level: float) -> str:
-    """Return how often an interval holds, without rounding it to always.
-
-    >>> percent(0.95), percent(0.999999)
-    ('95%', '99.9999%')
-    """
-    return f"{(Decimal(repr(level)) * 100).normalize():f}%"
 
 
 def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:

@@ -168,7 +168,7 @@ def check_records(design: TopDownDesign, public: Path) -> Iterator[tuple[str, in
         try:
             same = _same(design, kind, areas, counts, records)
             yield in_records, counts.height, [] if same else [f"its records are not those of {in_counts}"]
-            certificate = _certified(kind, public, counts)
+            certificate = _certified(design, kind, public, counts)
             yield in_counts, sum(certificate.checks.values()), certificate.failures
         except (pl.exceptions.PolarsError, StirredError, LookupError, ValueError, TypeError) as error:
             yield in_counts, 0, [f"it, or what is known of its areas, is not of the kind that is released ({error})"]
@@ -209,12 +209,14 @@ def _plain(column: pl.Series) -> pl.Series:
     return texts.cast(pl.Int64).cast(pl.String) if numbers else texts
 
 
-def _certified(kind: RecordKind, public: Path, counts: pl.DataFrame) -> Certificate:
+def _certified(design: TopDownDesign, kind: RecordKind, public: Path, counts: pl.DataFrame) -> Certificate:
     """Return the certificate of counts against all that is published exactly of the areas of any level."""
     known, earlier = (public / f"{kind.file(what)}.parquet" for what in ("constraints", "agreement"))
     agreed = earlier if earlier.exists() else None
     spine = public / f"{SPINE}.parquet"
     tree = open_published(known, schema=kind.schema, constraints=agreed, spine=spine).tree()
+    if tree.names != design.names:
+        raise bad_file("its levels are not those of the settings", where=SPINE, remedy="")
     certificate = Certificate()
     check_tree(tree, read_counts(counts, kind.schema, tree.levels[-1].geocodes, certificate), certificate)
     return certificate

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 from weakref import finalize
 
 import polars as pl
@@ -380,20 +380,16 @@ class TopDown(Mechanism):
     ) -> Sequence[PublicFile]:
         if plan is None:
             return [*declared_files(self.design)]
-        sizes: dict[str, int] = {}
-        absent: set[str] = set()
+        sizes, absent = dict[str, int](), set[str]()
         for part in plan.parts:
             rows = sum(map(len, part.spine.parents)) * sum(query.size for query in part.queries.values())
             sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * plan.numbers(part)
             sizes[part.file("estimates")] = _BYTES_OF_AN_ESTIMATE * rows
             if all(rule.name == AGREES for rule in part.rules):
                 absent.add(part.file("constraints"))
+        makes = {SPINE: plan.spine.frames}
         return [
-            replace(
-                file,
-                about_bytes=sizes.get(file.name, 0),
-                make=plan.spine.frames if file.name == SPINE else None,
-            )
+            replace(file, about_bytes=sizes.get(file.name, 0), make=makes.get(file.name))
             for file in declared_files(self.design)
             if file.name not in absent
         ]
@@ -473,49 +469,45 @@ class TopDown(Mechanism):
 def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
     """Yield the files that a release may have, by the settings alone, in the order in which they are listed."""
     publish = design.settings.publish
+
+    def file(
+        name: str,
+        columns: Sequence[str],
+        words: str,
+        *,
+        kind: Literal["side", "measurements", "estimates", "records"] = "side",
+        in_parts: bool = True,
+    ) -> PublicFile:
+        return PublicFile(name=name, kind=kind, columns=tuple(columns), words=words, in_parts=in_parts)
+
     words = "all areas, each with its level and the area above it"
-    yield PublicFile(name=SPINE, kind="side", columns=("geolevel", "geocode", "parent"), words=words)
+    yield file(SPINE, ("geolevel", "geocode", "parent"), words, in_parts=False)
     for kind in design.kinds:
         known = published_columns(kind.schema, constraints=True)
         if kind.shares is not None and "measurements" in publish:
-            yield PublicFile(
-                name=kind.file("measurements"),
-                kind="measurements",
-                columns=published_columns(kind.schema),
-                words="noisy counts, a row for each area and query: `value` in row-major order, `variance` of each "
-                "number",
-                in_parts=True,
-            )
+            words = "noisy counts, a row for each area and query: `value` in row-major order, `variance` of each number"
+            yield file(kind.file("measurements"), published_columns(kind.schema), words, kind="measurements")
         words = "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
-        yield PublicFile(name=kind.file("constraints"), kind="side", columns=known, words=words, in_parts=True)
+        yield file(kind.file("constraints"), known, words)
         if (earlier := kind.settings.agrees_with) is not None:
-            words = (
-                f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same layout"
-            )
-            yield PublicFile(name=kind.file("agreement"), kind="side", columns=known, words=words, in_parts=True)
-    for kind in design.kinds:
-        if kind.shares is None:
-            continue
+            words = f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same"
+            yield file(kind.file("agreement"), known, f"{words} layout")
+    for kind in (kind for kind in design.kinds if kind.shares is not None):
         if "records" in publish:
-            columns = design.record_columns(kind)
             words = f"{kind.records} as records, made from the noisy counts: none is a record of the file"
-            yield PublicFile(name=kind.file("records"), kind="records", columns=columns, words=words, in_parts=True)
-            columns = ("geocode", *kind.schema.names, "count")
+            yield file(kind.file("records"), design.record_columns(kind), words, kind="records")
             words = f"the same as counts: how many {kind.records} a leaf has in each cell, without zeros"
-            yield PublicFile(name=kind.file("counts"), kind="side", columns=columns, words=words, in_parts=True)
+            yield file(kind.file("counts"), ("geocode", *kind.schema.names, "count"), words)
         if "estimates" in publish:
-            name, words = (
-                kind.file("estimates"),
-                ("the best unbiased estimate of every measured count, from all measurements, with its standard error"),
-            )
-            yield PublicFile(name=name, kind="estimates", columns=ESTIMATES, words=words, in_parts=True)
+            words = "the best unbiased estimate of every measured count, from all measurements, with its standard error"
+            yield file(kind.file("estimates"), ESTIMATES, words, kind="estimates")
     if "records" in publish:
-        columns = tuple(dict.fromkeys(("geocode", *design.settings.places)))
-        yield PublicFile(name=AREAS, kind="side", columns=columns, words="the geocode of every leaf, and its own names")
+        columns = dict.fromkeys(("geocode", *design.settings.places))
+        yield file(AREAS, [*columns], "the geocode of every leaf, and its own names", in_parts=False)
         words = "what was compared in whole numbers, after all was made, and how often; all of it held"
-        yield PublicFile(name=CERTIFICATE, kind="side", columns=CERTIFICATE_COLUMNS, words=words)
+        yield file(CERTIFICATE, CERTIFICATE_COLUMNS, words, in_parts=False)
         words = "where counts had to be moved, or solved in another way, and why; often empty"
-        yield PublicFile(name=EVENTS, kind="side", columns=EVENT_COLUMNS, words=words)
+        yield file(EVENTS, EVENT_COLUMNS, words, in_parts=False)
 
 
 def _declared(settings: CountSettings, codebook: Codebook) -> dict[str, list[str]]:

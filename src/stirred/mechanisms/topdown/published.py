@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
+from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
@@ -135,11 +136,7 @@ class PublishedMeasurements:
     @cached_property
     def checksums(self) -> dict[str, str]:
         """Return the SHA-256 of every file that was read."""
-        found = {}
-        for path in self.files:
-            with path.open("rb") as stream:
-                found[str(path)] = hashlib.file_digest(stream, "sha256").hexdigest()
-        return found
+        return {str(path): checksum(path) for path in self.files}
 
     @property
     def sha256(self) -> str:
