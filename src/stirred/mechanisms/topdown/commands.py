@@ -160,10 +160,8 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
 
 def _refuse_taken(out: Path) -> None:
     """Refuse a file of a kind that is not written, or to write over one that is there and has no estimates."""
-    if out.suffix not in (".parquet", ".csv"):
-        raise bad_plan(f"'{out.name}' does not end in .parquet or .csv", where="--out", remedy="name such a file")
     columns: list[str] = []
-    if out.is_file():
+    if out.is_file() and out.suffix in (".parquet", ".csv"):
         try:
             scan = pl.scan_parquet(out) if out.suffix == ".parquet" else pl.scan_csv(out, infer_schema=False)
             columns = scan.collect_schema().names()
@@ -171,6 +169,8 @@ def _refuse_taken(out: Path) -> None:
             pass
     if out.exists() and tuple(columns) != COLUMNS:
         raise bad_plan("it exists already", where=f"--out {out}", remedy="choose a new name")
+    if out.suffix not in (".parquet", ".csv"):
+        raise bad_plan(f"'{out.name}' does not end in .parquet or .csv", where="--out", remedy="name such a file")
 
 
 @contextmanager

@@ -202,14 +202,15 @@ def plain(level: str) -> str:
 def listed_spine(spine: pl.DataFrame, codes: Mapping[str, Sequence[str]], where: str) -> Spine:
     """Return the areas that a file lists; one above all has no parent, and need not be listed."""
     columns = ("geolevel", "geocode", "parent")
-    given = {*spine["geolevel"]}
+    given = {*spine["geolevel"].unique()}
     top = [(level, own[0], own[0]) for level, own in codes.items() if level not in given and len(own) == 1]
     schema = dict.fromkeys(columns, pl.String)
     spine = pl.concat([spine.select(columns).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
     for level, own in codes.items():
-        there = spine.filter(geolevel=level)["geocode"]
-        if absent := sorted({*own} - {*there}):
-            what = f"it does not list {listed([f'{level} {code}' for code in absent[:5]])}"
+        there = spine.filter(geolevel=level)
+        absent = pl.DataFrame({"geocode": own}, schema={"geocode": pl.String}).join(there, on="geocode", how="anti")
+        if absent.height:
+            what = f"it does not list {listed([f'{level} {code}' for code in absent['geocode'][:5]])}"
             raise bad_file(what, where=where, remedy="list all areas with their parents")
     return Spine.of_list(spine, where=where)
 

@@ -118,23 +118,28 @@ class Spine:
 
         Where several areas are at the top, one without a name is above them.
         """
-        by_level = {level: own for (level,), own in areas.unique().partition_by("geolevel", as_dict=True).items()}
+        by_level = {
+            level: own
+            for (level,), own in areas.unique(maintain_order=True).partition_by("geolevel", as_dict=True).items()
+        }
         names = [*names] or _ordered(by_level, where)
         geocodes: list[pl.Series] = []
         parents: list[Places] = []
         for depth, name in enumerate(names):
             own = by_level.get(name, areas.clear()).select("geocode", "parent")
-            above = (geocodes[-1] if depth else own["parent"].unique()).to_frame("parent").with_row_index("place")
-            own = own.join(above, on="parent", how="left").sort("place", "geocode")
-            for code, parent, _ in own.filter(
-                pl.col("place").is_null() | pl.col("geocode").is_duplicated()
-            ).iter_rows():
+            if depth:
+                above = geocodes[-1].to_frame("parent").with_row_index("place")
+                own = own.join(above, on="parent", how="left").sort("place", "geocode")
+            else:
+                own = own.with_columns(place=pl.lit(0)).sort("geocode")
+            lost = own.filter(pl.col("place").is_null() | pl.col("geocode").is_duplicated())
+            for code, parent, _ in lost.iter_rows():
                 what = f'the parent "{parent}" of {name} "{code}" is not in {names[depth - 1]}, or is not its only one'
                 raise bad_file(what, where=where, remedy="give every area one parent in the level above")
             if not own.height:
                 raise bad_file(f"it has no {name}", where=where, remedy="list the areas of all levels")
             geocodes.append(own["geocode"].alias(name))
-            parents.append(own["place"].to_numpy().astype(np.int64) if depth else np.zeros(own.height, dtype=np.int64))
+            parents.append(own["place"].to_numpy().astype(np.int64))
         return cls._under_one(names, geocodes, parents, bypass=bypass)
 
     @classmethod
