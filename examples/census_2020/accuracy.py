@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from stirred.mechanisms.tables.safetab import SafeTabP
-from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
+from stirred.mechanisms.topdown.commands import HierarchyEstimateOptions, run_estimate
 from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
 
 LEVELS = {"county": "County", "tract": "Tract", "block_group": "Block_Group", "block": "Block"}

@@ -11,7 +11,7 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.commands_estimate import where_query
+from stirred.mechanisms.topdown.commands import where_query
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, shipped_schema
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.randomness.entropy import Entropy

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.commands_estimate import IntervalOptions, run_interval
+from stirred.mechanisms.topdown.commands import IntervalOptions, run_interval
 from stirred.mechanisms.topdown.estimates import estimate, gives, half_width, solved_terms
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree

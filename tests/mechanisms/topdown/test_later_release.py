@@ -16,6 +16,7 @@ from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_do
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people
+from tests.mechanisms.topdown.watched import watched
 
 DETAILED = Schema(
     name="detailed people",
@@ -115,15 +116,16 @@ def test_without_noise_the_later_release_is_the_truth() -> None:
         assert np.array_equal(counts.dense(DETAILED.size), true)
 
 
-def test_the_optimum_keeps_the_margin_of_every_child_before_rounding() -> None:
+def test_the_optimum_keeps_the_margin_of_every_child_before_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     earlier, margins = published(7)
     tree, _ = later(earlier, margins, seed=8, noise=2.0)
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"], keep_unrounded=True)))
+    children = watched(monkeypatch)
+    next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    del children[tree.levels[0].geocodes * 2]  # the top has no parent
     places = {code: place for level in tree.levels for place, code in enumerate(level.geocodes)}
-    children = piece.unrounded.partition_by("geocode", as_dict=True)
     assert len(children) == sum(level.areas for level in tree.levels[1:])
-    for (child,), own in children.items():
+    for (_, child), (cells, values) in children.items():
         dense = np.zeros((1, DETAILED.size))
-        dense[0, own["cell"].to_numpy()] = own["value"].to_numpy()
+        dense[0, cells] = values
         depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
         assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)

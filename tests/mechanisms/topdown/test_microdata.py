@@ -15,11 +15,12 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown.hierarchy.tree import Constraint, GroupTotal, Level, Tree
 from stirred.mechanisms.topdown.solve import tree as solving
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
-from stirred.mechanisms.topdown.solve.files import given_parents, make
+from stirred.mechanisms.topdown.solve.files import make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions, TreeCounts, solve
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, SCHEMA, people
+from tests.mechanisms.topdown.watched import watched
 
 
 @dataclass(frozen=True)
@@ -118,25 +119,19 @@ def test_renaming_and_reordering_children_reorders_their_counts() -> None:
     assert np.array_equal(one[2][leaves], two[2])
 
 
-def test_given_parents_are_taken_and_unrounded_children_add_up_to_them() -> None:
+def test_children_add_up_to_any_parent_before_and_after_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     tree, truth = people(8, noise=2.0)
-    rows = [
-        {"arm": "default", "geolevel": level.name, "geocode": code, "cell": cell, "count": int(true[area, cell])}
+    given = {
+        code: (np.flatnonzero(row), row[row > 0])
         for level, true in zip(tree.levels[:-1], truth, strict=False)
-        for area, code in enumerate(level.geocodes)
-        for cell in range(true.shape[1])
-    ]
-    given = given_parents(pl.DataFrame([*rows, {**rows[0], "arm": "blue", "count": 10**6}]), "default")
-    assert len(given) == 9
-    piece = solved(tree, parents=given, keep_unrounded=True)
-    frame = piece.unrounded
-    assert frame.columns == ["parent", "geocode", "cell", "value"]
-    sums = {
-        (parent, cell): value
-        for parent, cell, value in frame.group_by("parent", "cell").agg(pl.col("value").sum()).rows()
+        for code, row in zip(level.geocodes, true, strict=True)
     }
-    for row in rows:
-        assert sums.get((row["geocode"], row["cell"]), 0.0) == pytest.approx(row["count"], abs=1e-6)
+    children = watched(monkeypatch, given)
+    piece = solved(tree)
+    for parent, (cells, counts) in given.items():
+        own = [values for (above, code), (_, values) in children.items() if above == parent != code]
+        assert np.sum(own, axis=0) == pytest.approx(counts, abs=1e-6)
+        assert all(np.array_equal(children[key][0], cells) for key in children if key[0] == parent != key[1])
     for level, found, true in zip(tree.levels[1:], histograms(piece)[1:], truth, strict=False):
         up = np.zeros_like(true)
         np.add.at(up, level.parent, found)
@@ -177,9 +172,9 @@ def test_contradictions_stop_with_all_of_them_in_words() -> None:
         solved(limited(tree, 3, "home * adult", ">=", np.tile([[0, 0, 7, 0, 0, 0]], (30, 1))))
 
 
-def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path) -> None:
+def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, truth = people(4, facts=False)
-    # Leaves of the first area can hold no hall at all, and given parents put two people there.
+    # Leaves of the first area can hold no hall at all, and their parents put two people there.
     most = np.full((30, 3), NO_BOUND)
     most[:5, 2] = 0
     tree = limited(tree, 3, "home", "<=", most)
@@ -187,10 +182,10 @@ def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path) -> 
     held = truth[2].copy()
     held[0, 20:] = 0
     held[0, 21] = 2
-    given = {
-        ("L2", code): (cells[row > 0], row[row > 0]) for code, row in zip(tree.levels[2].geocodes, held, strict=True)
-    }
-    piece = solved(tree, parents=given)
+    watched(
+        monkeypatch, {c: (cells[row > 0], row[row > 0]) for c, row in zip(tree.levels[2].geocodes, held, strict=True)}
+    )
+    piece = solved(tree)
     event = next(each for each in piece.events if each.moves)
     assert (event.level, event.area, event.amount) == ("L3", "0000", 4)
     assert event.what == "the counts of this area were moved by 4 in all, so that its children can hold them"
@@ -200,7 +195,7 @@ def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path) -> 
     assert found[2][0, 20:].sum() == 0, "areas above follow from the leaves"
     assert found[2].sum() == found[3].sum() == found[0].sum()
     for _ in range(2):  # solved, and then taken from what was kept
-        again = solved(tree, parents=given, store=LevelStore(folder=tmp_path, mark="one"))
+        again = solved(tree, store=LevelStore(folder=tmp_path, mark="one"))
         assert again.events == piece.events
         assert all(map(np.array_equal, histograms(again), found))
 
@@ -243,10 +238,9 @@ def test_files_are_written_checked_and_joined(tmp_path: Path) -> None:
     tree, truth = people(2, noise=2.0)
     made = make(
         Sharded(tree).shards,
-        SolveOptions(arm=ARMS["default"], keep_unrounded=True),
+        SolveOptions(arm=ARMS["default"]),
         tmp_path,
         top=Sharded(tree).top(),
-        unrounded=tmp_path / "u.parquet",
     )
     counts, persons = pl.read_parquet(tmp_path / "counts.parquet"), pl.read_parquet(tmp_path / "persons.parquet")
     assert counts.columns == ["geocode", "home", "adult", "race", "count"]
@@ -257,13 +251,11 @@ def test_files_are_written_checked_and_joined(tmp_path: Path) -> None:
         .sort(pl.all())
         .equals(counts.cast({"count": pl.UInt32}).sort(pl.all()))
     )
-    assert pl.read_parquet(tmp_path / "u.parquet").height > 0
     assert '"passed": true' in (tmp_path / "certificate.json").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "certificate.json",
         "counts.parquet",
         "persons.parquet",
-        "u.parquet",
     ]
     assert made.facts()["events"] == []
 
@@ -330,9 +322,9 @@ def test_the_check_finds_what_is_wrong(change: Mapping[str, Any], said: str) -> 
 def test_the_check_compares_leaves_with_what_was_decided_above_them() -> None:
     tree, _ = people(13, noise=2.0, facts=False)
     piece = solved(tree)
-    decided = piece.levels
-    assert checked(tree, piece.leaves, decided=decided).passed
-    rows = piece.leaves.to_dicts()
+    decided, leaves = piece.levels, piece.levels[-1].frame(tree.schema, tree.levels[-1].geocodes)
+    assert checked(tree, leaves, decided=decided).passed
+    rows = leaves.to_dicts()
     rows[0]["count"] += 1
-    certificate = checked(tree, pl.DataFrame(rows, schema=piece.leaves.schema), decided=decided)
+    certificate = checked(tree, pl.DataFrame(rows, schema=leaves.schema), decided=decided)
     assert any("is not the sum of its leaves" in text for text in certificate.failures)

@@ -43,7 +43,8 @@ def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
     outcome = run_microdata(options(root, tmp_path, arm=arm))
     assert outcome.passed
     found = pl.read_parquet(tmp_path / "counts.parquet")
-    assert found.equals(next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm]))).leaves)
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
+    assert found.equals(piece.levels[-1].frame(tree.schema, tree.levels[-1].geocodes))
     assert found["count"].sum() == truth[0].sum() == pl.read_parquet(tmp_path / "persons.parquet").height
     told = dict(outcome.rows)
     assert told["areas"] == "L0 1, L1 2, L2 6, L3 30"
@@ -60,7 +61,7 @@ def test_a_run_that_fails_before_its_first_area_leaves_nothing(
     def failing(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(files, "solve_and", failing)
+    monkeypatch.setattr(files, "solve", failing)
     with pytest.raises(MemoryError):
         run_microdata(options(written[0], tmp_path / "out"))
     assert not [*tmp_path.iterdir()]
@@ -150,24 +151,13 @@ def test_nothing_of_an_interrupted_run_on_other_measurements_is_taken_over(
     assert pl.read_parquet(tmp_path / "out" / "persons.parquet").height == truth[0].sum()
 
 
-def test_parents_can_be_fixed_and_children_be_had_before_rounding(
+def test_options_that_are_gone_are_refused_and_another_arm_makes_as_many_records(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
 ) -> None:
-    root, tree, truth = written
-    rows = [
-        {"arm": "blue", "geolevel": level.name, "geocode": code, "cell": cell, "count": int(true[area, cell])}
-        for level, true in zip(tree.levels[:-1], truth, strict=False)
-        for area, code in enumerate(level.geocodes)
-        for cell in np.flatnonzero(true[area])
-    ]
-    pl.DataFrame(rows).write_parquet(tmp_path / "parents.parquet")
-    more = {"parents": tmp_path / "parents.parquet", "unrounded": tmp_path / "unrounded.parquet"}
-    outcome = run_microdata(options(root, tmp_path / "out", arm="blue", **more))
-    children = pl.read_parquet(tmp_path / "unrounded.parquet")
-    sums = children.group_by("parent", "cell").agg(pl.col("value").sum()).rows_by_key(["parent", "cell"], unique=True)
-    assert len(children["parent"].unique()) == 1 + 2 + 6
-    for row in rows:
-        assert sums[row["geocode"], row["cell"]][0] == pytest.approx(row["count"], abs=1e-6)
+    root, _, truth = written
+    with pytest.raises(PlanError, match=r"(?s)--parents: this option is no longer there.*--unrounded: this option"):
+        run_microdata(options(root, tmp_path / "out", parents=tmp_path / "p", unrounded=tmp_path / "u"))
+    outcome = run_microdata(options(root, tmp_path / "out", arm="blue"))
     assert outcome.passed
     assert outcome.values["arm"] == "blue"
     counts = pl.read_parquet(tmp_path / "out" / "counts.parquet")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 import pytest
 
 from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
@@ -18,6 +17,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
 from stirred.mechanisms.topdown.solve.tree import ARMS
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
+from tests.mechanisms.topdown.watched import watched
 
 CELLS = SCHEMA.size
 
@@ -168,32 +168,28 @@ def test_the_interior_point_method_finds_printed_optima() -> None:
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_parents_optimum_is_that_of_dense_least_squares_and_a_general_method(
-    arm: Any, facts: bool, tmp_path: Path
+    arm: Any, facts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree, truth = people(31 + facts, fanout=(2, 3, 4), noise=2.0, facts=facts)
     write_folders(tree, tmp_path / "files")
     lines = [f'[[attributes]]\nname = "{each.name}"\ncodes = {[*each.codes]}\n' for each in SCHEMA.attributes]
     lines[0] += 'groupings = { shared = [["house"], ["ward", "hall"]] }\n'
     (tmp_path / "schema.toml").write_text("\n".join(lines).replace("'", '"'))
-    rows = [
-        (arm, level.name, code, int(cell), int(true[area, cell]))
+    given = {
+        code: (np.flatnonzero(row), row[row > 0])
         for level, true in zip(tree.levels[:-1], truth, strict=False)
-        for area, code in enumerate(level.geocodes)
-        for cell in np.flatnonzero(true[area])
-    ]
-    columns = ["arm", "geolevel", "geocode", "cell", "count"]
-    pl.DataFrame(rows, schema=columns, orient="row").write_parquet(tmp_path / "parents.parquet")
+        for code, row in zip(level.geocodes, true, strict=True)
+    }
+    written = watched(monkeypatch, given)
     options = MicrodataOptions(
         measurements=tmp_path / "files",
         schema_=str(tmp_path / "schema.toml"),
         arm=arm,
-        parents=tmp_path / "parents.parquet",
-        unrounded=tmp_path / "unrounded.parquet",
         out=tmp_path / "out",
     )
-    assert run_microdata(options).passed
-    written = pl.read_parquet(tmp_path / "unrounded.parquet")
-    values = {(geocode, cell): value for _, geocode, cell, value in written.iter_rows()}
+    outcome = run_microdata(options)
+    assert all("is not the sum of its leaves" in each for each in outcome.values["certificate"]["failures"])
+    values = {(child, int(c)): v for (_, child), own in written.items() for c, v in zip(*own, strict=True)}
     compared = 0
     for depth in range(1, len(tree.levels)):
         level = tree.levels[depth]

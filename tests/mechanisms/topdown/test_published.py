@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown import published as reader
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
+from stirred.mechanisms.topdown.commands import HierarchyEstimateOptions, run_estimate
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, shipped_schema
 from stirred.mechanisms.topdown.hierarchy.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Tree
 from stirred.mechanisms.topdown.published import open_published

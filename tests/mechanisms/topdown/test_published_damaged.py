@@ -9,12 +9,13 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import DataError
-from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
-from stirred.mechanisms.topdown.commands_estimate import (
+from stirred.mechanisms.topdown.commands import (
     HierarchyEstimateOptions,
     IntervalOptions,
+    MicrodataOptions,
     run_estimate,
     run_interval,
+    run_microdata,
 )
 from stirred.mechanisms.topdown.published import open_published
 from tests.mechanisms.topdown.test_published import SMALL, one_file

@@ -172,16 +172,22 @@ def test_codes_of_areas_are_found_whatever_type_the_file_has() -> None:
     assert np.array_equal(spine().leaf_of(texts, source="a"), spine().leaf_of(numbers, source="b"))
 
 
-def test_a_published_list_of_areas_gives_the_same_spine_and_a_broken_one_none() -> None:
+def test_a_published_list_of_areas_gives_the_same_spine_and_a_broken_one_is_refused() -> None:
     found = spine()
     table = pl.concat([*found.frames()])
-    again = Spine.of_published(table, NAMES)
-    assert again is not None
-    assert all(np.array_equal(a, b) for a, b in zip(found.parents, again.parents, strict=True))
-    assert carried(found) == carried(again)
-    assert Spine.of_published(table.filter(pl.col("geocode") != "N"), NAMES) is None
-    assert Spine.of_published(table.filter(pl.col("geolevel") != "ward"), NAMES) is None
-    assert Spine.of_published(pl.concat([table, table.head(1)]), NAMES) is None
+    for again in (Spine.of_list(table, names=NAMES), Spine.of_list(table.sample(fraction=1, shuffle=True, seed=1))):
+        assert again.names == found.names
+        assert all(np.array_equal(a, b) for a, b in zip(found.parents, again.parents, strict=True))
+        assert carried(found) == carried(again)
+    other = pl.lit(table.filter(geolevel="district")["geocode"][-1])
+    moved = table.filter(geolevel="ward").head(1).with_columns(parent=other)
+    for broken, message in [
+        (table.filter(pl.col("geocode") != "N"), "is not in region, or is not its only one"),
+        (table.filter(pl.col("geolevel") != "ward"), "it has no ward"),
+        (pl.concat([table, moved]), "is not in district, or is not its only one"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            Spine.of_list(broken, names=NAMES)
 
 
 def test_shards_are_counties_in_the_nation_and_the_whole_where_it_is_not_deep() -> None:

@@ -18,8 +18,7 @@ from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.bundle import checksum, published_specification
 from stirred.mechanisms.topdown import records
-from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
-from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
+from stirred.mechanisms.topdown.commands import HierarchyEstimateOptions, MicrodataOptions, run_estimate, run_microdata
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.solve import files as solve_files
 from stirred.mechanisms.topdown.solve import tree as solving
@@ -308,7 +307,7 @@ def slow_solve() -> None:
     solve = names["solve_children"]
 
     def slow(stage: Any, *rest: Any) -> Any:
-        if stage.name == "ward":
+        if stage.level.name == "ward":
             Path("at-wards").touch()
             time.sleep(0.2)
         return solve(stage, *rest)

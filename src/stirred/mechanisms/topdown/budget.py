@@ -226,7 +226,10 @@ class Shares:
         for depth in range(len(levels) - 2, -1, -1):
             below = max(self._below(split, left) for split in self._splits(depth, left))
             costs[f"{levels[-1]} within {levels[depth]}"] = self.rho * below
-        return [ChangeCost(what=what, rho=rho, epsilon=_epsilon(rho, delta)) for what, rho in costs.items()]
+        return [
+            ChangeCost(what=what, rho=rho, epsilon=zcdp_to_epsilon(exact(rho), delta=delta, method="cks"))
+            for what, rho in costs.items()
+        ]
 
     def _seen(self, seen: Mapping[str, Fraction], ways: Collection[str]) -> Fraction:
         """Return the share of rho on a path whose levels ``ways`` are bypassed, given what each level sees."""
@@ -263,10 +266,6 @@ class Shares:
         levels = {name: str(share) for name, share in self.levels.items()}
         texts = {key: getattr(self, key) for key in ("title", "source", "schema") if getattr(self, key)}
         return {**texts, "rho": str(self.rho), "levels": levels, "queries": table}
-
-
-def _epsilon(rho: Fraction, delta: Fraction) -> Exact:
-    return zcdp_to_epsilon(exact(rho), delta=delta, method="cks")
 
 
 def _wrong_keys(content: Mapping[str, Any], where: str) -> Iterator[Problem]:

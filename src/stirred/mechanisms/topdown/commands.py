@@ -5,153 +5,521 @@ They read what anybody may read. No noise is drawn and no budget is spent: to me
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Final
 
+import numpy as np
+import polars as pl
 from pydantic import BaseModel, Field
 
 from stirred import __version__
 from stirred.data.codebook import Codebook
 from stirred.data.place import file_at, folder_at
-from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed, number
 from stirred.mechanisms.protocol import Command, Outcome, Progress
-from stirred.mechanisms.topdown import commands_estimate
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
+from stirred.mechanisms.topdown.estimates import (
+    COLUMNS,
+    EstimateParts,
+    Terms,
+    TreeEstimates,
+    Unions,
+    estimate_frame,
+    estimate_frames,
+    estimates_of,
+    gives,
+    half_width,
+    measured_terms,
+    solved_terms,
+)
+from stirred.mechanisms.topdown.hierarchy.least_squares import Residuals
 from stirred.mechanisms.topdown.hierarchy.schema import (
     BUDGETS,
     DETAILED,
     SCHEMAS,
     TOTAL,
+    MarginalQuery,
+    Schema,
     coded_variables,
     factors_of,
     schema_named,
 )
-from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
-from stirred.mechanisms.topdown.published import SPENDS, PublishedMeasurements, PublishedOptions
-from stirred.mechanisms.topdown.published_files import damage_said, read_table
+from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, noise_values
+from stirred.mechanisms.topdown.published import PublishedMeasurements, open_given
+from stirred.mechanisms.topdown.published_files import plain, read_table
 from stirred.mechanisms.topdown.settings import MethodName
-from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
+from stirred.mechanisms.topdown.solve.files import make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.spec.given_numbers import probability
+from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem
 
+SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
+UNION: Final = "union"
+_ROUNDED: Final = 1e-6
+_ASKED: Final = "--area"  # a union, as messages call it
+Target = tuple[str | None, MarginalQuery, pl.DataFrame]  # a level or None for unions, and rows (row, area, cell)
+_SCHEMA_HELP: Final = (
+    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
+)
+
+
+class PublishedOptions(BaseModel):
+    """The options of commands that read published measurements."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=_SCHEMA_HELP)
+
+    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
+        """Return the measurements, with what is known beside them."""
+        return open_given(
+            self.measurements,
+            schema=self.schema_,
+            constraints=self.constraints,
+            totals=self.totals,
+            spine=self.spine,
+            mentioned=mentioned,
+        )
+
+
+# ---- estimates --------------------------------------------------------------------------------------------
+
+
+class HierarchyEstimateOptions(PublishedOptions):
+    """The options of ``stirred topdown estimate``."""
+
+    areas: Path | None = Field(default=None, description="Unions off the spine: area, and the geocodes in it.")
+    targets: Path | None = Field(
+        default=None, description="What to write: geolevel, area, query_name, cell; default all that was measured."
+    )
+    out: Path = Field(description="Where the estimates go: a Parquet or CSV file.")
+
+
+def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
+    """Estimate from published measurements, and write the estimates with their standard errors."""
+    _refuse_taken(options.out)
+    members: dict[str, list[str]] = {}
+    request, targets = None, list[Target]()
+    if options.areas is not None:
+        listing = read_table(options.areas, ("area", "geocode"), option="--areas")
+        members = dict(listing.group_by("area", maintain_order=True).agg("geocode").iter_rows())
+    mentioned = [("", code) for own in members.values() for code in own]
+    if options.targets is not None:
+        request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
+        mentioned += [each for each in request.select("geolevel", "area").unique().rows() if each[1] not in members]
+    published = options.opened(mentioned=mentioned)
+    members = {name: [published.block(code) for code in own] for name, own in members.items()}
+    if request is not None:
+        targets = _targets(request, published, members, f"--targets {options.targets}")
+    with _written(options.out) as half:
+        written, residuals, model = EstimateParts(half.with_name("parts")), Residuals(), published.model()
+        unions = Unions(model, members)
+        for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
+            residuals += found.residuals
+            written.add(estimate_frames(found, published.queries) if request is None else _aimed(targets, found))
+            unions.add(found)
+        unions.finish()
+        if request is None:
+            written.add(
+                estimate_frame(UNION, [name], label, unions.of(name, query))
+                for name in members
+                for label, query in published.queries.items()
+            )
+        else:
+            written.add(_in_unions(targets, unions))
+        if not written.files:
+            what = "no row is measured: all are constraints, or have no finite variance"
+            raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
+        parts = pl.scan_parquet(written.files)
+        if request is not None:  # its rows, in their order
+            keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
+            parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
+        if options.out.suffix == ".csv":
+            parts.sink_csv(half)
+        else:
+            parts.sink_parquet(half, compression="zstd", compression_level=1)
+    return _estimated(options, published, residuals, written)
+
+
+def _refuse_taken(out: Path) -> None:
+    """Refuse a file of a kind that is not written, or to write over one that is there and has no estimates."""
+    columns: list[str] = []
+    if out.is_file() and out.suffix in (".parquet", ".csv"):
+        try:
+            scan = pl.scan_parquet(out) if out.suffix == ".parquet" else pl.scan_csv(out, infer_schema=False)
+            columns = scan.collect_schema().names()
+        except (pl.exceptions.PolarsError, OSError):
+            pass
+    if out.exists() and tuple(columns) != COLUMNS:
+        raise bad_plan("it exists already", where=f"--out {out}", remedy="choose a new name")
+    if out.suffix not in (".parquet", ".csv"):
+        raise bad_plan(f"'{out.name}' does not end in .parquet or .csv", where="--out", remedy="name such a file")
+
+
+@contextmanager
+def _written(out: Path) -> Iterator[Path]:
+    """Yield a file in a folder of its own, which becomes ``out``; estimates that are there already are replaced."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with file_at(out, private=False, replace=True) as half:
+            half.with_name("parts").mkdir()
+            yield half
+    except OSError as error:
+        what = f"it cannot be written ({error.strerror})"
+        raise bad_file(what, where=f"--out {out}", remedy="name another") from None
+
+
+def _targets(
+    frame: pl.DataFrame, published: PublishedMeasurements, unions: Mapping[str, Any], where: str
+) -> list[Target]:
+    """Return what a file asks for; an area is a geocode of its level, or the name of a union."""
+    spine = published.spine
+    levels = {plain(name): depth for depth, name in enumerate(spine.names)}
+    codes = [{*own} for own in spine.geocodes]
+    found, problems = list[Target](), list[Problem]()
+    numbered = frame.with_row_index("row").with_columns(pl.col("cell").cast(pl.Int64, strict=False))
+    for (level, name), rows in numbered.partition_by(
+        "geolevel", "query_name", as_dict=True, maintain_order=True
+    ).items():
+        try:
+            query = published.queries[name] if name in published.queries else published.schema.query(name)
+        except PlanError as error:
+            problems += [problem.inside(where) for problem in error.problems]
+            continue
+        depth = levels.get(plain(level)) if level else None
+        # The uppermost area has an empty geocode, whatever a reader calls it.
+        called = dict.fromkeys(("", level), spine.geocodes[0][0]) if depth == 0 else {}
+        areas = [called.get(area) or published.block(area) for area in rows["area"]]
+        inside = pl.Series([depth is not None and area in codes[depth] for area in areas], dtype=pl.Boolean)
+        joined = pl.Series([area in unions for area in areas], dtype=pl.Boolean) & ~inside
+        rows = rows.with_columns(area=pl.Series(areas, dtype=pl.String))
+        wrong = rows.filter(~(inside | joined) | ~pl.col("cell").is_between(0, query.size - 1).fill_null(value=False))
+        for row in wrong.head(1).iter_rows(named=True):
+            what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
+            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}"
+            problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
+        own = None if depth is None else spine.names[depth]
+        found += [(at, query, rows.filter(some)) for at, some in ((own, inside), (None, joined)) if some.any()]
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+def _aimed(targets: Sequence[Target], found: TreeEstimates) -> Iterator[pl.DataFrame]:
+    """Yield the estimates that are asked for and that a tree has."""
+    for depth in found.own:
+        level = found.by_level[depth].level
+        place = pl.DataFrame({"area": pl.Series(level.geocodes, dtype=pl.String), "place": np.arange(level.areas)})
+        for at, query, asked in targets:
+            rows = asked.join(place, on="area", how="inner") if at == level.name else asked.clear()
+            if rows.height:
+                places, which = np.unique(rows["place"].to_numpy(), return_inverse=True)
+                own = found.of(depth, query, places)
+                yield rows.select("row").with_columns(**own.columns((which.reshape(-1), rows["cell"].to_numpy())))
+
+
+def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFrame]:
+    for _, query, asked in (target for target in targets if target[0] is None):
+        for (name,), rows in asked.partition_by("area", as_dict=True).items():
+            own = unions.of(name, query)
+            yield rows.select("row").with_columns(**own.columns((0, rows["cell"].to_numpy())))
+
+
+def _estimated(
+    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: EstimateParts
+) -> Outcome:
+    chance = chance_of(residuals)
+    judged = ""
+    if chance is not None and not 1e-4 < chance < 1 - 1e-4:
+        judged = ": far from what the variances of the rows say; check that file, schema and levels belong together"
+    values = {
+        "estimates": str(options.out),
+        "rows": written.rows,
+        "not_estimable": written.lost,
+        "areas": published.areas,
+        "areas_named_by": published.named_by,
+        "areas_without_rows": published.taken_to_exist,
+        "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
+        "queries": [*published.queries],
+        "chi_squared": residuals.squares,
+        "degrees_of_freedom": residuals.freedom,
+        "probability_of_more": chance,
+        "sha256": published.sha256,
+        "files": published.checksums,
+        "spends": SPENDS,
+    }
+    freedom = f"chi-squared {residuals.squares:,.1f} with {residuals.freedom:,} degrees of freedom"
+    rows = [
+        ("estimates", f"{number(written.rows, 'row')} in {options.out}, {written.lost:,} of them not estimable"),
+        ("areas", _areas_in_words(published)),
+        *_incomplete(published, residuals),
+        ("residuals", f"{freedom}{judged}"),
+        ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
+        ("spends", SPENDS),
+    ]
+    return Outcome(rows=rows, values=values)
+
+
+def _areas_in_words(published: PublishedMeasurements) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in published.areas.items())
+
+
+def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> Iterator[tuple[str, str]]:
+    """Yield what to know where a part of an area may be missing without a trace."""
+    if published.named_by == "rows":
+        yield "parts", "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
+    if residuals.apart:
+        names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
+        yield "check", f"{names} was measured far from what its parts say: a part may be missing, or a variance wrong"
+    if many := published.taken_to_exist:
+        words = f"{number(many, 'area')} of --targets and --areas that no row speaks of: taken to exist, without"
+        yield "without rows", f"{words} measurements; if one is misspelt, correct it"
+
+
+def chance_of(residuals: Residuals) -> float | None:
+    """Return the probability of a larger sum of squares, if file and variances agree (Wilson and Hilferty 1931).
+
+    >>> round(chance_of(Residuals(squares=18.307, freedom=10)), 3)
+    0.05
+    """
+    return 1 - NormalDist().cdf(residuals.deviation) if residuals.freedom else None
+
+
+# ---- one interval -----------------------------------------------------------------------------------------
+
+
+class IntervalOptions(BaseModel):
+    """The options of ``stirred topdown interval``."""
+
+    bundle: Path = Field(
+        description="A bundle of TopDown, or published measurements.", json_schema_extra={"argument": "BUNDLE"}
+    )
+    area: list[str] = Field(
+        default=[],
+        description="A geocode; several are taken together. Default the whole.",
+        json_schema_extra={"form": "GEOCODE"},
+    )
+    where: list[str] = Field(
+        default=[],
+        description="Codes of an attribute, such as hispanic=1 or race=1,2.",
+        json_schema_extra={"form": "ATTRIBUTE=CODES"},
+    )
+    level: float = Field(default=0.95, gt=0, lt=1, description="How often the interval holds the true count.")
+    schema_: str = Field(default="", description=_SCHEMA_HELP)
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+
+
+def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
+    """Return the estimate of one count from a bundle, with its interval."""
+    published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
+    query, cell = where_query(published.schema, options.where)
+    areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.spine.geocodes[0][0]]
+    _refuse_unknown_areas(areas, published)
+    model = published.model()
+    unions = Unions(model, {_ASKED: areas})
+    residuals, candidates = Residuals(), list[Terms]()
+    for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
+        residuals += found.residuals
+        unions.add(found)
+        levels = [estimates.level for estimates in found.by_level]
+        candidates += measured_terms(levels, areas, query, cell)
+    unions.finish()
+    if not published.cut:
+        solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
+        candidates += [] if solved is None else [solved]
+    answers = unions.of(_ASKED, query)
+    words = " and ".join(options.where) or "everybody"
+    values = {
+        "area": areas,
+        "where": options.where,
+        "level": options.level,
+        "areas_named_by": published.named_by,
+        "sha256": published.sha256,
+    }
+    rows = [("count", f"{words} in {', '.join(code or 'the whole' for code in areas)}")]
+    if not answers.estimable[0, cell]:
+        rows.append(("estimate", "not estimable: no measurement tells these counts from others"))
+        return Outcome(rows=rows, values={**values, "estimable": False})
+    value, sd = float(answers.estimate[0, cell]), float(answers.std_dev[0, cell])
+    half, law = _half_width(sd, options.level, candidates)
+    if not sd:
+        value = float(round(value))  # what is known exactly is a count
+    low, high = _whole_if_near(value - half), _whole_if_near(value + half)
+    rows += [
+        ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
+        ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level, digits=12)}, {law})"),
+        *_incomplete(published, residuals),
+        ("spends", SPENDS),
+    ]
+    more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [low, high], "law": law}
+    return Outcome(rows=rows, values={**values, **more})
+
+
+def _whole_if_near(bound: float) -> float:
+    """Return a bound as the whole number that it is but for rounding.
+
+    A true count is whole, and lies on a bound with a probability that the exact law counts on: a bound of
+    7.000000000000001 would lose the 7.
+
+    >>> _whole_if_near(7.000000000000001), _whole_if_near(-2.9999999), _whole_if_near(2.4)
+    (7.0, -3.0, 2.4)
+    """
+    nearest = round(bound)
+    return float(nearest) if abs(bound - nearest) <= _ROUNDED * max(1.0, 1e-4 * abs(bound)) else bound
+
+
+def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:
+    """Return how far the interval reaches, and from which law: that of the noise, where few measurements matter."""
+    if not sd:
+        return 0.0, "known exactly"
+    for terms in candidates:
+        if gives(terms, sd) and (half := half_width(terms, level)) is not None:
+            return half, f"exact law of the noise of {number(len(terms), 'measured value')}"
+    return NormalDist().inv_cdf(0.5 + level / 2) * sd, "normal"
+
+
+def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, int]:
+    """Return the query whose one cell counts these codes, and which cell that is.
+
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
+    >>> query, cell = where_query(shipped_schema("pl94-persons"), ["hispanic=2", "cenrace=1,2"])
+    >>> query.shape, cell
+    ((1, 1, 2, 2), 2)
+    """
+    chosen: dict[str, list[str]] = {}
+    for each in where:
+        name, _, text = each.partition("=")
+        if name.strip() in chosen:
+            remedy = f"write the codes together: {name.strip()}=CODE,CODE"
+            raise bad_plan(f"'{name.strip()}' is given twice", where="--where", remedy=remedy)
+        chosen[name.strip()] = [code.strip() for code in text.split(",")]
+    known = {attribute.name: attribute.codes for attribute in schema.attributes}
+    for name, codes in chosen.items():
+        if name not in known or not {*codes} <= {*known[name]}:
+            there = (
+                f"{name} has the codes {listed(known[name][:9])}" if name in known else f"there are {listed([*known])}"
+            )
+            raise bad_plan(f"'{name}={','.join(codes)}' is not in the schema", where="--where", remedy=there)
+    groups, cell = [], 0
+    for attribute in schema.attributes:
+        wanted = [code in chosen.get(attribute.name, attribute.codes) for code in attribute.codes]
+        # The group of the first code is 0, as in every query; all codes are no condition.
+        groups.append(tuple(int(each != wanted[0]) for each in wanted))
+        cell = cell * (max(groups[-1]) + 1) + int(not wanted[0])
+    return MarginalQuery(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
+
+
+def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements) -> None:
+    """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
+    every = [code for own in published.spine.geocodes for code in own]
+    problems = []
+    for code in sorted({*codes} - {*every}):
+        near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
+        remedy = f"did you mean {listed(near[:3])}? " if near else ""
+        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
+        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
+
+
 # ---- records ----------------------------------------------------------------------------------------------
+
+
+_GONE: Final = {
+    "public": ("public counts are no longer used", "leave it out: records are made from the measurements alone"),
+    "parents": ("this option is no longer there", "leave it out; --arm compares how records are made"),
+    "unrounded": ("this option is no longer there", "leave it out; --arm compares how records are made"),
+}
 
 
 class MicrodataOptions(PublishedOptions):
     """The options of ``stirred topdown microdata``."""
 
     arm: MethodName = Field(default="default", description="How to solve: default, or for comparison blue or bureau.")
-    parents: Path | None = Field(
-        default=None, description="Fixes every parent at these counts: arm, geolevel, geocode, cell, count."
-    )
-    unrounded: Path | None = Field(
-        default=None, description="Also writes children before rounding: parent, geocode, cell, value."
-    )
-    public: Path | None = Field(
-        default=None, description="Gone: records come from measurements alone.", json_schema_extra={"gone": True}
-    )
+    parents: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
+    unrounded: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
+    public: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
     records: str = Field(default="persons", description="What records are called: the name of their file.")
     threads: int = Field(default=0, ge=0, description="Threads; 0 for one per core. The counts do not depend on it.")
     out: Path = Field(description="A folder for counts.parquet, the records and certificate.json.")
 
 
-@damage_said
 def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -> Outcome:
     """Make microdata from published measurements, check it as it was written, and say what happened.
 
     A run that was interrupted goes on where it stopped if it is started again with the same files and options.
     """
     _check_out(options)
-    published = options.opened()
-    given = {}
-    if options.parents is not None:
-        columns = ("geolevel", "geocode", "cell", "count")
-        given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
-    kept = LevelStore(folder=_kept(options.out), mark=_mark(options, published))
+    published, out = options.opened(), options.out
+    # What an interrupted run has solved stays beside the folder; all of it follows from published files.
+    unfinished = out.absolute().with_name(f".{out.absolute().name}.unfinished")
+    mark = f"{__version__} {published.sha256} {options.arm} {options.schema_}"
     settings = SolveOptions(
         arm=ARMS[options.arm],
         groups=published.totals,
-        parents=given,
-        keep_unrounded=options.unrounded is not None,
         threads=options.threads or os.cpu_count() or 1,
-        store=kept if options.unrounded is None else None,  # what was kept has no unrounded children
+        store=LevelStore(folder=unfinished, mark=mark),
         progress=progress,
     )
-    out, unrounded = options.out, options.unrounded
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as outputs:
-        # What an interrupted run is continued from stays beside them.
-        folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
-        half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
-        made = make(published.shards, settings, folder, top=published.top(), records=options.records, unrounded=half)
-    shown = {} if unrounded is None or half is None else {half: unrounded}
-    made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
-    shutil.rmtree(kept.folder, ignore_errors=True)
-    return _outcome(options, published, made)
-
-
-def _kept(out: Path) -> Path:
-    """Return the folder of what an interrupted run has solved; all of it follows from published files."""
-    return out.absolute().with_name(f".{out.absolute().name}.unfinished")
+    with folder_at(out.absolute(), private=False, replace=True) as folder:
+        made = make(published.shards, settings, folder, top=published.top(), records=options.records)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    certificate, shown = made.certificate, 5
+    checks = sum(certificate.checks.values())
+    values = {
+        **made.facts(),
+        "arm": options.arm,
+        "files": [str(out / path.name) for path in made.files],
+        "areas": published.areas,
+        "sha256": published.sha256,
+        "spends": SPENDS,
+    }
+    rows = [
+        ("records", f"{certificate.records:,} in {out}"),
+        ("areas", _areas_in_words(published)),
+        ("solved", f"{made.parents:,} problems, {made.iterations:,} iterations, largest gap {made.largest_gap:.1e}"),
+        ("check", f"passed: {checks:,} comparisons" if certificate.passed else f"FAILED: {certificate.failed:,} times"),
+        *(("failed", text) for text in certificate.failures[:shown]),
+        *(("event", f"{event.level} in {event.area!r}: {event.what} ({event.why})") for event in made.events[:shown]),
+        ("measured", f"{len(published.files):,} files, SHA-256 {published.sha256}"),
+        ("spends", SPENDS),
+    ]
+    if len(made.events) > shown:
+        rows.append(("events", f"{len(made.events):,} in all, see {out / 'certificate.json'}"))
+    return Outcome(rows=rows, values=values, passed=certificate.passed)
 
 
 def _check_out(options: MicrodataOptions) -> None:
     """Refuse to write over what is there, but for an empty folder."""
     out, problems = options.out, []
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        remedy = "choose a new folder"
-        problems.append(Problem(what="it exists already", where=f"--out {out}", remedy=remedy))
+        problems.append(Problem(what="it exists already", where=f"--out {out}", remedy="choose a new folder"))
     if Path(options.records).name != options.records or options.records in ("", ".", "..", "counts"):
         remedy = "write a plain name, such as persons"
         problems.append(Problem(what=f"'{options.records}' is no name of a file", where="--records", remedy=remedy))
-    if options.public is not None:
-        remedy = "leave it out: records are made from the measurements alone"
-        problems.append(Problem(what="public counts are no longer used", where="--public", remedy=remedy))
-    if options.unrounded is not None and options.unrounded.exists():
-        remedy = "choose a new file"
-        problems.append(Problem(what="it exists already", where=f"--unrounded {options.unrounded}", remedy=remedy))
+    for name, (what, remedy) in _GONE.items():
+        if getattr(options, name) is not None:
+            problems.append(Problem(what=what, where=f"--{name}", remedy=remedy))
     if problems:
         raise PlanError(problems)
-
-
-def _mark(options: MicrodataOptions, published: PublishedMeasurements) -> str:
-    parents = b"" if options.parents is None else options.parents.read_bytes()
-    sums = hashlib.sha256(parents).hexdigest()
-    return f"{__version__} {published.sha256} {options.arm} {options.schema_} {sums}"
-
-
-def _outcome(options: MicrodataOptions, published: PublishedMeasurements, made: SolverOutcome) -> Outcome:
-    certificate = made.certificate
-    checks = sum(certificate.checks.values())
-    values: dict[str, Any] = {
-        **made.facts(),
-        "arm": options.arm,
-        "files": [str(path) for path in made.files],
-        "areas": published.areas,
-        "sha256": published.sha256,
-        "spends": SPENDS,
-    }
-    rows = [
-        ("records", f"{certificate.records:,} in {options.out}"),
-        ("areas", ", ".join(f"{name} {count:,}" for name, count in published.areas.items())),
-        ("solved", f"{made.parents:,} problems, {made.iterations:,} iterations, largest gap {made.largest_gap:.1e}"),
-        ("check", f"passed: {checks:,} comparisons" if certificate.passed else f"FAILED: {certificate.failed:,} times"),
-        *(("failed", text) for text in certificate.failures[:5]),
-        *(("event", f"{event.level} in {event.area!r}: {event.what} ({event.why})") for event in made.events[:5]),
-        ("measured", f"{len(published.files):,} files, SHA-256 {published.sha256}"),
-        ("spends", SPENDS),
-    ]
-    if len(made.events) > 5:
-        rows.append(("events", f"{len(made.events):,} in all, see {options.out / 'certificate.json'}"))
-    return Outcome(rows=rows, values=values, passed=certificate.passed)
 
 
 # ---- budgets ----------------------------------------------------------------------------------------------
@@ -184,8 +552,8 @@ def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None)
     costs = shares.certificate(schema, delta=Fraction(delta))
     values = {
         "budget": shares.document(),
-        "sigma2": {level: {q: str(shares.sigma2(level, q)) for q in shares.measured(level)} for level in shares.levels},
-        "certificate": {cost.what: {"rho": str(cost.rho), "epsilon": float(cost.epsilon)} for cost in costs},
+        "sigma2": noise_values(shares),
+        "certificate": cost_values(costs),
         "delta": str(delta),
         "neighbours": "bounded",
     }
@@ -231,7 +599,18 @@ def optimise_budget(options: GoneOptions, progress: Progress | None = None) -> O
 
 
 COMMANDS = (
-    *commands_estimate.COMMANDS,
+    Command(
+        name="estimate",
+        help="Estimate counts from published measurements.",
+        options=HierarchyEstimateOptions,
+        run=run_estimate,
+    ),
+    Command(
+        name="interval",
+        help="Estimate one count from a bundle, with its interval.",
+        options=IntervalOptions,
+        run=run_interval,
+    ),
     Command(
         name="microdata",
         help="Make records from published measurements.",

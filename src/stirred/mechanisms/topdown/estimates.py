@@ -97,12 +97,10 @@ class TreeEstimates:
 
     @property
     def model(self) -> SubspaceModel:
-        """Return the subspaces in which the estimates are kept."""
         return self.up.model
 
     @property
     def residuals(self) -> Residuals:
-        """Return the residuals of the measurements of this tree."""
         return self.up.residuals
 
     @property

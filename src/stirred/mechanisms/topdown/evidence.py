@@ -14,12 +14,13 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings, same_cells
 from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_file
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.plan import TopDownPlan
-from stirred.mechanisms.topdown.published import PublishedMeasurements
+from stirred.mechanisms.topdown.published import open_published
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
@@ -30,44 +31,37 @@ from stirred.spec.shift_law import DiscreteGaussian, Noise, ShiftLaw
 from stirred.spec.specification import Specification
 
 
-def verified(plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
+def verified(plan: TopDownPlan, release: Release, written: Written) -> Iterator[Check]:
     """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
-    checks, publish = [], plan.design.settings.publish
+    publish, derived = plan.design.settings.publish, release.internal["derived"]
     for part in plan.parts:
-        arrays = release.internal["stores"][part.name].check()
-        checks.append(Check(what=f"store of {part.records}", cells=arrays, result="as it was written"))
+        arrays = derived.stores[part.name].check()
+        yield Check(what=f"store of {part.records}", cells=arrays, result="as it was written")
         if part.shares is None or "measurements" not in publish:
             continue
-        expected = class_counts(plan.spine, part.schema, part.shares)
-        if found_classes(written.public / f"{part.file('measurements')}.parquet") != expected:
+        areas = _of_the_budget(part, plan.spine, written.public)
+        if not areas:
             raise failed(f"the measurements of {part.records}, as written, do not have the noise of the budget")
         what = f"measurements of {part.records}: noise of every area and query"
-        checks.append(Check(what=what, cells=sum(expected.values()), result="that of the budget"))
-    if "records" in publish:
-        checks += _verified_records(plan.design, release, written)
-    return checks
-
-
-def _verified_records(design: TopDownDesign, release: Release, written: Written) -> Iterator[Check]:
-    for part, made in release.internal["made"].items():
+        yield Check(what=what, cells=areas, result="that of the budget")
+    for name, made in derived.released.items():
         own, many = made.certificate, len(made.events)
         if not own.passed:
-            raise failed(f"the counts of {part} do not keep all that is known: {'; '.join(own.failures[:3])}")
+            raise failed(f"the counts of {name} do not keep all that is known: {'; '.join(own.failures[:3])}")
         moved = f"all held; {many:,} events, see {EVENTS}.parquet" if many else "all held; no event"
         checks = sum(own.checks.values())
-        yield Check(what=f"counts of {part}: sums, bounds, zeros and totals of every area", cells=checks, result=moved)
-    for name, cells, wrong in check_records(design, written.public):
+        yield Check(what=f"counts of {name}: sums, bounds, zeros and totals of every area", cells=checks, result=moved)
+    for name, cells, wrong in check_records(plan.design, written.public):
         if wrong:
             raise failed(f"{name}, as written: {'; '.join(wrong)}")
         yield Check(what=f"{name}, against the other public files", cells=cells, result="agrees")
 
 
-def verified_totals(data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
+def verified_totals(data: Microdata, plan: TopDownPlan, written: Written) -> Iterator[Check]:
     """Count the totals that are published exactly once more, from the records of the input."""
-    checks = []
     for part in plan.parts:
         for rule in (rule for rule in part.rules if rule.sign == "=" and rule.name != AGREES):
-            rows = pl.scan_parquet(parquet_files(written.public / f"{part.file('constraints')}.parquet"))
+            rows = pl.scan_parquet(_parts(written.public, part.file("constraints")))
             published = rows.filter(query_name=rule.name).select("geolevel", total=pl.col("value").list.first())
             sums = dict(published.group_by("geolevel").agg(pl.col("total").sum()).collect().iter_rows())
             file = data.households if part.name == UNITS or data.persons is None else data.persons
@@ -75,66 +69,117 @@ def verified_totals(data: Microdata, plan: TopDownPlan, written: Written) -> lis
             if sums != dict.fromkeys(names, file.height):
                 raise failed(f"the totals of {part.records}, as written, do not add up to the records of the file")
             what = f"totals of {part.records} by {', '.join(names)}"
-            checks.append(Check(what=what, cells=len(names), result="add up to the records of the input"))
-    return checks
+            yield Check(what=what, cells=len(names), result="add up to the records of the input")
 
 
 def audited(design: TopDownDesign, computed: Specification, bundle: BundleFiles, found: Findings) -> None:
     """Compare the promise with the one computed again, the noise of all rows with the budget, records with all else."""
-    measured, records = ("measurements" in design.settings.publish, "records" in design.settings.publish)
+    stated = bundle.specification
     if any(table.promise is None for table in design.earlier):
         what = "its records agree with an earlier release, and its promise leaves out what that one costs"
         found.bad(what, where="public/specification.json budget", remedy="make it again with this version")
-    audit_measurements(design, computed, bundle, found, measured=measured)
-    if not records:
-        return
+    if computed.budget.realised != stated.budget.realised:
+        what = f"the settings give {computed.budget.shown}, and it says {stated.budget.shown}"
+        found.bad(what, where="public/specification.json budget")
+    elif _fixed(computed) != _fixed(stated):
+        found.bad("what it fixes is not what the settings publish exactly", where="public/specification.json")
+    else:
+        found.checks.append(f"budget {stated.budget_text}: computed anew from the settings")
+    measured = "measurements" in design.settings.publish
+    if measured and (areas := bundle.side(f"{SPINE}.parquet")) is not None:
+        _audited_measurements(design, areas, bundle, found)
     for name, cells, wrong in check_records(design, bundle.public):
         for text in wrong:
             found.bad(text, where=f"public/{name}")
         if not wrong:
             found.checks.append(f"{name}: agrees with the other public files ({cells:,} comparisons)")
-    again = measured and not design.earlier
-    how = ": `stirred topdown microdata` makes them again" if again else ""
-    found.unchecked.append(f"whether the measurements give these records{how}")
+    if "records" in design.settings.publish:
+        how = ": `stirred topdown microdata` makes them again" if measured and not design.earlier else ""
+        found.unchecked.append(f"whether the measurements give these records{how}")
+
+
+def _fixed(specification: Specification) -> set[Invariant]:
+    """Return what is fixed but for the number of all records, which older releases fixed without saying so."""
+    found = specification.multiverse.invariants
+    return {one for one in found if not (isinstance(one, Margin) and one == Margin(of=one.of))}
+
+
+# ---- measurements against the budget ----------------------------------------------------------------------
+
+
+def _audited_measurements(design: TopDownDesign, areas: pl.DataFrame, bundle: BundleFiles, found: Findings) -> None:
+    try:
+        spine = Spine.of_list(areas, names=design.names, bypass=design.settings.bypass)
+    except (StirredError, pl.exceptions.PolarsError):
+        spine = None
+    for kind in design.kinds:
+        name = kind.file("measurements")
+        if kind.shares is None or any(path in found.unread for path in _parts(bundle.public, name)):
+            continue
+        if spine is None or not _of_the_budget(kind, spine, bundle.public):
+            found.bad("its areas, queries and variances are not those of the budget", where=f"public/{name}.parquet")
+        else:
+            found.checks.append(f"{name}.parquet: every area has every query, with the variance of the budget")
+    found.unchecked.append("whether the noise is of the stated law: the true counts are confidential")
+
+
+def _of_the_budget(kind: RecordKind, spine: Spine, public: Path) -> int:
+    """Return in how many areas queries are published, each with the variance of the budget; 0 where one is not."""
+    assert kind.shares is not None
+    expected = class_counts(spine, kind.schema, kind.shares)
+    keys = ["geolevel", "query_name", "sigma2"]
+    try:
+        rows = pl.scan_parquet(_parts(public, kind.file("measurements"))).group_by(keys)
+        found = rows.agg(pl.col("geocode").n_unique()).collect()
+    except (pl.exceptions.PolarsError, OSError):
+        return 0
+    same = {(str(level), str(query), str(sigma2)): many for level, query, sigma2, many in found.iter_rows()} == expected
+    return sum(expected.values()) if same else 0
+
+
+def _parts(public: Path, name: str) -> list[Path]:
+    """Return the parts of a published file."""
+    path = public / f"{name}.parquet"
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
 # ---- records against all that is published ----------------------------------------------------------------
 
 
-def file_at(public: Path, name: str) -> pl.DataFrame | None:
-    """Return a published file, in whichever format it is; None where there is none, or none that can be read."""
+def _read(public: Path, name: str) -> pl.DataFrame:
+    """Return a published file, in whichever format it is."""
     places = sorted(public.glob(f"{name}.*"))
-    try:
-        return read_frame(places[0], empty=True) if len(places) == 1 else None
-    except StirredError:
-        return None
+    if len(places) != 1:
+        raise bad_file("it is missing", where=name, remedy="")
+    return read_frame(places[0], empty=True)
 
 
 def check_records(design: TopDownDesign, public: Path) -> Iterator[tuple[str, int, Sequence[str]]]:
     """Yield for every file of records what was compared, how often, and what was wrong."""
-    areas, listed = file_at(public, AREAS), file_at(public, SPINE)
-    spine = None if listed is None else Spine.of_published(listed, design.names, bypass=design.settings.bypass)
     counted: dict[str, pl.DataFrame] = {}
-    for kind in design.kinds:
-        if kind.shares is None:
-            continue
+    for kind in (kind for kind in design.kinds if kind.shares is not None and "records" in design.settings.publish):
         in_counts, in_records = kind.file("counts"), kind.file("records")
-        counts, records = file_at(public, in_counts), file_at(public, in_records)
-        if spine is None or areas is None or counts is None or records is None:
+        try:
+            areas, counts, records = (_read(public, name) for name in (AREAS, in_counts, in_records))
+        except StirredError:
             yield in_records, 0, ["it cannot be compared: a file that belongs to it is missing or cannot be read"]
             continue
         counted[kind.name] = records
         try:
             same = _same(design, kind, areas, counts, records)
             yield in_records, counts.height, [] if same else [f"its records are not those of {in_counts}"]
-            certificate = _certified(kind, spine, public, counts)
+            certificate = _certified(design, kind, public, counts)
             yield in_counts, sum(certificate.checks.values()), certificate.failures
         except (pl.exceptions.PolarsError, StirredError, LookupError, ValueError, TypeError) as error:
             yield in_counts, 0, [f"it, or what is known of its areas, is not of the kind that is released ({error})"]
-    yield from _tables(design, public, counted)
-    listing = file_at(public, CERTIFICATE)
-    if listing is None or not {*counted} <= {*listing.get_columns()[0].to_list()}:
-        yield CERTIFICATE, 0, ["it does not certify all records"]
+    if "records" in design.settings.publish:
+        yield from _tables(design, public, counted)
+        try:
+            certified = {*_read(public, CERTIFICATE).get_columns()[0].to_list()}
+        except StirredError:
+            certified = set()
+        if not {*counted} <= certified:
+            yield CERTIFICATE, 0, ["it does not certify all records"]
 
 
 def _same(
@@ -164,10 +209,14 @@ def _plain(column: pl.Series) -> pl.Series:
     return texts.cast(pl.Int64).cast(pl.String) if numbers else texts
 
 
-def _certified(kind: RecordKind, spine: Spine, public: Path, counts: pl.DataFrame) -> Certificate:
+def _certified(design: TopDownDesign, kind: RecordKind, public: Path, counts: pl.DataFrame) -> Certificate:
     """Return the certificate of counts against all that is published exactly of the areas of any level."""
-    roots = [path for what in ("constraints", "agreement") if (path := public / f"{kind.file(what)}.parquet").exists()]
-    tree = PublishedMeasurements.of_spine(spine, kind.schema, roots).tree()
+    known, earlier = (public / f"{kind.file(what)}.parquet" for what in ("constraints", "agreement"))
+    agreed = earlier if earlier.exists() else None
+    spine = public / f"{SPINE}.parquet"
+    tree = open_published(known, schema=kind.schema, constraints=agreed, spine=spine).tree()
+    if tree.names != design.names:
+        raise bad_file("its levels are not those of the settings", where=SPINE, remedy="")
     certificate = Certificate()
     check_tree(tree, read_counts(counts, kind.schema, tree.levels[-1].geocodes, certificate), certificate)
     return certificate
@@ -193,7 +242,7 @@ def _tables(
             yield place, table.height, [] if same else ["it is not the table of the released records"]
 
 
-# ---- measurements -----------------------------------------------------------------------------------------
+# ---- the law of small files -------------------------------------------------------------------------------
 
 Small = Sequence[tuple[str, int]]  # records: the leaf, and the cell of the schema
 
@@ -253,51 +302,3 @@ def small_universes(design: TopDownDesign) -> list[list[Hashable]]:
             law = small_law(design, file)
             found.setdefault((many, *(law.centre[place] for (place,) in law.fixed)), []).append(file)
     return [*found.values()]
-
-
-def audit_measurements(
-    design: TopDownDesign, computed: Specification, bundle: BundleFiles, found: Findings, *, measured: bool = True
-) -> None:
-    """Compare the promise with the one computed anew, and the noise of all published rows with the budget."""
-    stated = bundle.specification
-    if computed.budget.realised != stated.budget.realised:
-        what = f"the settings give {computed.budget.shown}, and it says {stated.budget.shown}"
-        found.bad(what, where="public/specification.json budget")
-    elif _fixed(computed) != _fixed(stated):
-        found.bad("what it fixes is not what the settings publish exactly", where="public/specification.json")
-    else:
-        found.checks.append(f"budget {stated.budget_text}: computed anew from the settings")
-    areas = bundle.side(f"{SPINE}.parquet")
-    if areas is None or not measured:
-        return
-    spine = Spine.of_published(areas, design.names, bypass=design.settings.bypass)
-    for kind in design.kinds:
-        place = f"{kind.file('measurements')}.parquet"
-        if kind.shares is None or any(path in found.unread for path in parquet_files(bundle.public / place)):
-            continue
-        if spine is None or found_classes(bundle.public / place) != class_counts(spine, kind.schema, kind.shares):
-            found.bad("its areas, queries and variances are not those of the budget", where=f"public/{place}")
-        else:
-            found.checks.append(f"{place}: every area has every query, with the variance of the budget")
-    found.unchecked.append("whether the noise is of the stated law: the true counts are confidential")
-
-
-def _fixed(specification: Specification) -> set[Invariant]:
-    """Return what is fixed but for the number of all records, which older releases fixed without saying so."""
-    found = specification.multiverse.invariants
-    return {one for one in found if not (isinstance(one, Margin) and one == Margin(of=one.of))}
-
-
-def parquet_files(path: Path) -> list[Path]:
-    """Return the parts of a published file."""
-    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-
-
-def found_classes(path: Path) -> dict[tuple[str, str, str], int]:
-    """Return how many areas each level, query and variance parameter has in published measurements."""
-    keys = ["geolevel", "query_name", "sigma2"]
-    try:
-        rows = pl.scan_parquet(parquet_files(path)).group_by(keys).agg(pl.col("geocode").n_unique()).collect()
-    except (pl.exceptions.PolarsError, OSError):
-        return {}
-    return {(str(level), str(query), str(sigma2)): int(many) for level, query, sigma2, many in rows.iter_rows()}

@@ -72,21 +72,17 @@ class RecordFile:
 
     @property
     def own(self) -> Columns:
-        """Return the columns that records have themselves."""
         return self.data.households if self.alone or self.data.persons is None else self.data.persons
 
     @property
     def source(self) -> str:
-        """Return the path of the file."""
         return self.data.household_source if self.alone else self.data.person_source
 
     @cached_property
     def home(self) -> Rows:
-        """Return the household of each person."""
         return household_rows(self.data)
 
     def missing(self, names: Sequence[str]) -> Iterator[Problem]:
-        """Yield the columns that records do not have."""
         there = [*dict.fromkeys((*self.own.columns, *self.data.households.columns))]
         for name in names:
             if name not in there:
@@ -100,7 +96,6 @@ class RecordFile:
         return spine.leaf_of(homes, source=self.data.household_source)[home]
 
     def places(self, attribute: Attribute, name: str) -> Cells:
-        """Return the place of each record's value among the codes of an attribute."""
         if name in self.own.columns:
             return code_places(self.own[name], attribute, source=self.source)
         return code_places(self.data.households[name], attribute, source=self.data.household_source)[self.home]
@@ -229,16 +224,13 @@ class Population(RecordKind):
     rules: tuple[Rule, ...] = ()
 
     def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
-        """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
         return self.spine.counts(self.counts, depth, areas).answers(query)
 
     @property
     def idle(self) -> frozenset[int]:
-        """Return the levels at which nothing is measured."""
         return frozenset() if self.shares is None else self.shares.idle
 
     def queries_at(self, depth: int) -> list[MarginalQuery]:
-        """Return what is measured at a level."""
         names = [] if self.shares is None else self.shares.measured(self.spine.names[depth])
         return [self.schema.query(name) for name in names]
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 from weakref import finalize
 
 import polars as pl
@@ -42,7 +42,6 @@ from stirred.mechanisms.protocol import (
     Written,
     settings_doubts,
 )
-from stirred.mechanisms.topdown.accuracy import LevelErrors
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
@@ -54,8 +53,8 @@ from stirred.mechanisms.topdown.records import (
     CERTIFICATE_COLUMNS,
     EVENT_COLUMNS,
     EVENTS,
+    DerivedFiles,
     Make,
-    record_files,
 )
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
@@ -81,8 +80,10 @@ _BYTES_OF_A_NUMBER: Final = 3  # two in the store, and about one in Parquet
 _BYTES_OF_AN_ESTIMATE: Final = 12
 _ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each of a few to have some
 _MOST_REHEARSED: Final = 20_000  # numbers of noise: above it a rehearsal is no longer a matter of seconds
-PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
-THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
+THEOREM: Final = (
+    'Theorem 2 of "A Refreshment Stirred, Not Shaken"',
+    "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law",
+)
 PARTS_ADDED: Final = "the noise of the two kinds of records is independent, and their losses add up (section 2.5)"
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
 ONE_HOME: Final = (
@@ -139,7 +140,6 @@ class TopDown(Mechanism):
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        """Return the mechanism; tables of a plan are counted from records, and refused where none are released."""
         assert isinstance(settings, TopDownSettings)
         if others.get("tables") and "records" not in settings.publish:
             remedy = (
@@ -150,7 +150,6 @@ class TopDown(Mechanism):
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
-        """Return the settings with the codes that the codebook declares for attributes."""
         assert isinstance(settings, TopDownSettings)
         units = settings.units
         own = {"values": _declared(settings, codebook)}
@@ -159,22 +158,18 @@ class TopDown(Mechanism):
         return settings.model_copy(update=own)
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        """Return the attributes whose codes are those of the codebook."""
         return [*self.settings.values]
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Return what a record is."""
         return self.settings.unit
 
     @property
     def settings_from(self) -> str | None:  # type: ignore[override]
-        """Return on what the settings were based."""
         return self.settings.settings_from
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         levels = " > ".join(self.design.names)
         measured = " and ".join(
             f"{' x '.join(kind.schema.names)} ({plural(kind.unit)}, rho {kind.shares.rho})"
@@ -191,11 +186,9 @@ class TopDown(Mechanism):
         return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
 
     def on(self, engine: Engine) -> Self:
-        """Return the mechanism whose areas are measured and solved on an engine."""
         return replace(self, engine=None if engine.name == LOCAL else engine)
 
     def working_in(self, folder: Path, *, progress: Path) -> Self:
-        """Return the mechanism whose store goes into a folder of the bundle, and whose progress is kept beside it."""
         return replace(self, workplace=folder, progress_place=progress)
 
     # ---- the promise
@@ -251,7 +244,7 @@ class TopDown(Mechanism):
     def multiverse(self) -> Multiverse:
         """Return where the protection extends: between files that agree on all that is published exactly."""
         found = [
-            Margin(of=kind.unit, level=self.design.column(depth) or None)
+            Margin(of=kind.unit, level=self.settings.levels[depth - 1] if depth else None)
             for kind in self.design.kinds
             for depth in self.design.depths(kind.settings)
             # How many persons there are is fixed by the distance itself, where nothing else is.
@@ -266,11 +259,9 @@ class TopDown(Mechanism):
         return Multiverse(invariants=tuple(found), hierarchies=chain)
 
     def check(self, data: Any) -> None:
-        """Raise the columns that are not there; nothing is computed."""
         check_columns(self.design, as_microdata(data))
 
     def plan(self, data: Any, *, doubts: bool = True) -> TopDownPlan:
-        """Return the plan: the areas, and all rules checked against the file. Nothing random happens."""
         microdata = as_microdata(data)
         check_columns(self.design, microdata)
         spine, read_off = spine_of(self.design, microdata, self.area_list)
@@ -326,7 +317,6 @@ class TopDown(Mechanism):
         return data if sum(plan.numbers(part) for part in plan.parts) <= _MOST_REHEARSED else None
 
     def warm(self) -> None:
-        """Load what the draw and all after it need, here and on workers, before anything is spent."""
         folder = self.workplace and self.workplace.parent.absolute()
         ready = Readiness(folder=folder, solves="records" in self.settings.publish)
         if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
@@ -350,82 +340,61 @@ class TopDown(Mechanism):
         """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
         microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
-        work = self.progress_place or place / "work"
         engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
         stores = {
             part.name: measure(part, place / "store" / part.name, entropy, engine=engine, progress=progress)
             for part in plan.parts
         }
-        frames: dict[str, Make] = {SPINE: plan.spine.frames}
-        for part in plan.parts:
-            published = stores[part.name].published
-            frames |= {
-                part.file(what): partial(published, what) for what in ("measurements", "constraints", "agreement")
-            }
-        declared = {file.name for file in plan.files(self, microdata)}
-        measured = [part for part, _ in plan.measured]
-        made_frames, made = record_files(
-            measured,
-            stores,
-            microdata.types,
-            self.settings,
-            work=work,
+        derived = DerivedFiles(
+            parts=[part for part, _ in plan.measured],
+            stores=stores,
+            settings=self.settings,
+            work=self.progress_place or place / "work",
             engine=engine,
-            tables={" x ".join(each): (self.design.counted_by(each), each) for each in self.tables},
             progress=progress,
         )
-        frames = {name: make for name, make in frames.items() if name in declared}
-        public = Frames({**frames, **made_frames}, convert=like(data))
+        tables = {" x ".join(each): (self.design.counted_by(each), each) for each in self.tables}
+        made = derived.frames(microdata.types, tables=tables)
+        frames: dict[str, Make] = {SPINE: plan.spine.frames}
+        for part in plan.parts:
+            for what in ("measurements", "constraints", "agreement"):
+                frames[part.file(what)] = partial(stores[part.name].published, what)
+        declared = {file.name for file in plan.files(self, microdata)}
+        drawn = {name: frame for name, frame in frames.items() if name in declared}
+        public = Frames({**drawn, **made}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
-        errors = LevelErrors(
-            parts=measured if made else [],
-            stores=stores,
-            released=made,
-            settings=self.settings,
-            work=work,
-            engine=self.engine,
-        )
-        kept = {"stores": stores, "made": made, "errors": errors}
-        return Release(public=public, specification=promised, internal=kept)
+        return Release(public=public, specification=promised, internal={"derived": derived})
 
     def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
-        """Return the errors of the records by level, with those of other arms."""
-        return release.internal["errors"].sections()
+        return release.internal["derived"].sections()
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep the errors by level, size of the area and group."""
-        if (found := release.internal["errors"]).parts:
-            write_frame(found.rows, written.internal / "accuracy_by_level.parquet", note=dict(note))
+        if (found := release.internal["derived"]).made:
+            write_frame(found.errors, written.internal / "accuracy_by_level.parquet", note=dict(note))
 
     # ---- files and checks
 
     def files(
         self, released: ReleasedColumns, data: Microdata | None = None, plan: TopDownPlan | None = None
     ) -> Sequence[PublicFile]:
-        """Return the measurements, what is published exactly, the areas, and what is made of all this."""
         if plan is None:
             return [*declared_files(self.design)]
-        sizes: dict[str, int] = {}
-        absent: set[str] = set()
+        sizes, absent = dict[str, int](), set[str]()
         for part in plan.parts:
             rows = sum(map(len, part.spine.parents)) * sum(query.size for query in part.queries.values())
             sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * plan.numbers(part)
             sizes[part.file("estimates")] = _BYTES_OF_AN_ESTIMATE * rows
             if all(rule.name == AGREES for rule in part.rules):
                 absent.add(part.file("constraints"))
+        makes = {SPINE: plan.spine.frames}
         return [
-            replace(
-                file,
-                about_bytes=sizes.get(file.name, 0),
-                make=plan.spine.frames if file.name == SPINE else None,
-            )
+            replace(file, about_bytes=sizes.get(file.name, 0), make=makes.get(file.name))
             for file in declared_files(self.design)
             if file.name not in absent
         ]
 
     def conclusions(self, plan: TopDownPlan) -> Sequence[str]:
-        """Return how to read the files."""
         found = [f"Exact is what `constraints.parquet` says: {plan.unchanged}."]
         if "measurements" in self.settings.publish:
             found += [
@@ -452,43 +421,34 @@ class TopDown(Mechanism):
         return found
 
     def verify(self, data: Microdata, plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
-        """Compare the store with its checksums, the written rows with the budget, and the records with all else."""
-        return verified(plan, release, written)
+        return [*verified(plan, release, written)]
 
     def verify_exact(self, data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
-        """Count the totals that are published exactly once more, from the records of the input."""
-        return verified_totals(data, plan, written)
+        return [*verified_totals(data, plan, written)]
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Compute the promise again, compare the noise of all rows with the budget, and records with all else."""
         domain = replace(bundle.specification.domain.whole, prepared=bundle.prepared)
         computed = with_earlier(self.specification(name="any").with_flavor(domain=domain), self.design.earlier)
         audited(self.design, computed, bundle, found)
 
     def number_of_records(self, data: Microdata) -> int:
-        """Return the number of persons, which is fixed; that of households is not."""
         return data.households.height if data.persons is None else data.persons.height
 
     def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the budget, by its customary letter."""
         return f"rho {epsilon.shown()}"
 
     def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        """Return the noise of measurements, where they are published."""
         return typical_of(plan) if "measurements" in self.design.settings.publish else ()
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:
-        """Return the noise of every query at every level, and the cost of changes of one record."""
         return measured_sections(plan)
 
     # ---- audits
 
     def law(self, dataset: Any) -> ShiftLaw:
-        """Return the exact law of the person measurements of a file of ``audit_universes``: records (leaf, cell)."""
         return small_law(self.design, dataset)
 
     def audit_universes(self) -> Sequence[Sequence[Hashable]]:
-        """Return all files of one or two records in three leaves and two cells, apart where exact totals differ."""
         return small_universes(self.design)
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
@@ -497,7 +457,6 @@ class TopDown(Mechanism):
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Do the same with a published folder: its specification states the settings that noise depends on."""
         try:
             stated = json.loads((bundle.public / "specification.json").read_text(encoding="utf-8"))
             own = cls.of(**stated["mechanism"]["settings"])
@@ -510,49 +469,45 @@ class TopDown(Mechanism):
 def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
     """Yield the files that a release may have, by the settings alone, in the order in which they are listed."""
     publish = design.settings.publish
+
+    def file(
+        name: str,
+        columns: Sequence[str],
+        words: str,
+        *,
+        kind: Literal["side", "measurements", "estimates", "records"] = "side",
+        in_parts: bool = True,
+    ) -> PublicFile:
+        return PublicFile(name=name, kind=kind, columns=tuple(columns), words=words, in_parts=in_parts)
+
     words = "all areas, each with its level and the area above it"
-    yield PublicFile(name=SPINE, kind="side", columns=("geolevel", "geocode", "parent"), words=words)
+    yield file(SPINE, ("geolevel", "geocode", "parent"), words, in_parts=False)
     for kind in design.kinds:
         known = published_columns(kind.schema, constraints=True)
         if kind.shares is not None and "measurements" in publish:
-            yield PublicFile(
-                name=kind.file("measurements"),
-                kind="measurements",
-                columns=published_columns(kind.schema),
-                words="noisy counts, a row for each area and query: `value` in row-major order, `variance` of each "
-                "number",
-                in_parts=True,
-            )
+            words = "noisy counts, a row for each area and query: `value` in row-major order, `variance` of each number"
+            yield file(kind.file("measurements"), published_columns(kind.schema), words, kind="measurements")
         words = "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
-        yield PublicFile(name=kind.file("constraints"), kind="side", columns=known, words=words, in_parts=True)
+        yield file(kind.file("constraints"), known, words)
         if (earlier := kind.settings.agrees_with) is not None:
-            words = (
-                f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same layout"
-            )
-            yield PublicFile(name=kind.file("agreement"), kind="side", columns=known, words=words, in_parts=True)
-    for kind in design.kinds:
-        if kind.shares is None:
-            continue
+            words = f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same"
+            yield file(kind.file("agreement"), known, f"{words} layout")
+    for kind in (kind for kind in design.kinds if kind.shares is not None):
         if "records" in publish:
-            columns = design.record_columns(kind)
             words = f"{kind.records} as records, made from the noisy counts: none is a record of the file"
-            yield PublicFile(name=kind.file("records"), kind="records", columns=columns, words=words, in_parts=True)
-            columns = ("geocode", *kind.schema.names, "count")
+            yield file(kind.file("records"), design.record_columns(kind), words, kind="records")
             words = f"the same as counts: how many {kind.records} a leaf has in each cell, without zeros"
-            yield PublicFile(name=kind.file("counts"), kind="side", columns=columns, words=words, in_parts=True)
+            yield file(kind.file("counts"), ("geocode", *kind.schema.names, "count"), words)
         if "estimates" in publish:
-            name, words = (
-                kind.file("estimates"),
-                ("the best unbiased estimate of every measured count, from all measurements, with its standard error"),
-            )
-            yield PublicFile(name=name, kind="estimates", columns=ESTIMATES, words=words, in_parts=True)
+            words = "the best unbiased estimate of every measured count, from all measurements, with its standard error"
+            yield file(kind.file("estimates"), ESTIMATES, words, kind="estimates")
     if "records" in publish:
-        columns = tuple(dict.fromkeys(("geocode", *design.settings.places)))
-        yield PublicFile(name=AREAS, kind="side", columns=columns, words="the geocode of every leaf, and its own names")
+        columns = dict.fromkeys(("geocode", *design.settings.places))
+        yield file(AREAS, [*columns], "the geocode of every leaf, and its own names", in_parts=False)
         words = "what was compared in whole numbers, after all was made, and how often; all of it held"
-        yield PublicFile(name=CERTIFICATE, kind="side", columns=CERTIFICATE_COLUMNS, words=words)
+        yield file(CERTIFICATE, CERTIFICATE_COLUMNS, words, in_parts=False)
         words = "where counts had to be moved, or solved in another way, and why; often empty"
-        yield PublicFile(name=EVENTS, kind="side", columns=EVENT_COLUMNS, words=words)
+        yield file(EVENTS, EVENT_COLUMNS, words, in_parts=False)
 
 
 def _declared(settings: CountSettings, codebook: Codebook) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
@@ -38,23 +38,19 @@ class TopDownPlan(Plan):
 
     @property
     def includes(self) -> tuple[ReleasedTable, ...]:
-        """Return the earlier releases with which records agree: their counts are published again."""
         return self.design.earlier
 
     @property
     def unrelated(self) -> tuple[ReleasedTable, ...]:
-        """Return the earlier releases that share no checksum of a file, no stated name and no ledger with this one."""
         known = self.own.domain.identity
         return tuple(t for t in self.includes if t.promise is None or not known & t.promise.domain.identity)
 
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
-        """Return the plan with the promise of this draw said otherwise, together with those of earlier releases."""
         own = change(self.own)
         return replace(self, own=own, specification=with_earlier(own, self.includes))
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns that records have: of one file, or of units and of persons beside them."""
         if "records" not in self.design.settings.publish:
             return {"households": (), "persons": ()}
         columns = {part.name: self.design.record_columns(part) for part, _ in self.measured}
@@ -65,7 +61,6 @@ class TopDownPlan(Plan):
 
     @property
     def measured(self) -> list[tuple[Population, Shares]]:
-        """Return the kinds of records that are measured, with their budgets."""
         return [(part, part.shares) for part in self.parts if part.shares is not None]
 
     def numbers(self, part: Population) -> int:
@@ -73,9 +68,14 @@ class TopDownPlan(Plan):
         rows = {} if part.shares is None else class_counts(self.spine, part.schema, part.shares)
         return sum(many * part.schema.query(query).size for (_, query, _), many in rows.items())
 
+    def costs(self, part: Population) -> list[ChangeCost]:
+        """Return what changes of one record cost; areas of some levels may leave their budget to their only child."""
+        assert part.shares is not None
+        bypassed = [name for name, some in zip(self.spine.names, self.spine.bypassed, strict=True) if some.any()]
+        return part.shares.certificate(part.schema, bypassed=bypassed)
+
     @property
     def disturbed(self) -> str:
-        """Say what gets noise."""
         many = sum(self.numbers(part) for part in self.parts)
         areas = sum(map(len, self.spine.parents)) - sum(int(each.sum()) for each in self.spine.bypassed)
         agrees = "".join(f"; records agree with the earlier release '{each.title}'" for each in self.includes)
@@ -83,7 +83,6 @@ class TopDownPlan(Plan):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return the areas, the noise of each query, and what changes of one record cost."""
         areas = {name: self.spine.areas(depth) for depth, name in enumerate(self.spine.names)}
         bypassed = sum(int(each.sum()) for each in self.spine.bypassed)
         words = ", ".join(f"{count:,} {name}" for name, count in areas.items())
@@ -95,10 +94,8 @@ class TopDownPlan(Plan):
         choices = {"publish": [*settings.publish], "arm": settings.arm}
         found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=choices))
         for part, shares in self.measured:
-            sigma2 = {n: {q: str(shares.sigma2(n, q)) for q in shares.measured(n)} for n in areas}
+            sigma2, costs = noise_values(shares), self.costs(part)
             shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]
-            costs = shares.certificate(part.schema, bypassed=bypassed_levels(self.spine))
-            values = {cost.what: {"rho": str(cost.rho), "epsilon": float(cost.epsilon)} for cost in costs}
             found += [
                 Fact(
                     label=f"noise of {part.records}",
@@ -110,7 +107,7 @@ class TopDownPlan(Plan):
                     label=f"cost of {part.records}",
                     sentence="epsilon at delta 1e-10, by the sharper formula, for a change of "
                     + ", ".join(f"{cost.what} {cost.epsilon.shown()}" for cost in costs),
-                    values={f"{part.name}_certificate": values},
+                    values={f"{part.name}_certificate": cost_values(costs)},
                 ),
             ]
         return tuple(found)
@@ -162,6 +159,16 @@ def deviation(shares: Shares, level: str, query: str) -> str:
     return "-" if sigma2 is None else f"{variance_of(sigma2) ** 0.5:.3g}"
 
 
+def noise_values(shares: Shares) -> dict[str, dict[str, str]]:
+    """Return the variance parameter of each query at each level."""
+    return {level: {q: str(shares.sigma2(level, q)) for q in shares.measured(level)} for level in shares.levels}
+
+
+def cost_values(costs: Sequence[ChangeCost]) -> dict[str, dict[str, Any]]:
+    """Return what changes of one record cost."""
+    return {cost.what: {"rho": str(cost.rho), "epsilon": float(cost.epsilon)} for cost in costs}
+
+
 def noise_grid(shares: Shares) -> Grid:
     """Return the standard deviation of each query at each level."""
     names = tuple(shares.levels)
@@ -174,11 +181,6 @@ def cost_grid(costs: Sequence[ChangeCost], *, delta: float = float(DELTA)) -> Gr
     header = ("a change of", "rho", f"epsilon at delta {delta:g}")
     rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)
     return Grid(header=header, rows=rows, numbers=header[1:])
-
-
-def bypassed_levels(spine: Spine) -> list[str]:
-    """Return the levels some of whose areas leave their budget to their only child."""
-    return [name for name, some in zip(spine.names, spine.bypassed, strict=False) if some.any()]
 
 
 def typical_of(plan: TopDownPlan) -> list[Typical]:
@@ -203,16 +205,10 @@ def measured_sections(plan: TopDownPlan) -> list[Section]:
         "What a change of one record costs. Epsilon is converted from rho by Canonne, Kamath and Steinke (2020); "
         "the summary quotes the larger one of Bun and Steinke (2016). Both hold for the same promise."
     )
-    bypassed = bypassed_levels(plan.spine)
     return [
         Section(
             title=f"Measurements of {part.records}",
-            blocks=(
-                noise,
-                noise_grid(shares),
-                costs,
-                cost_grid(shares.certificate(part.schema, bypassed=bypassed)),
-            ),
+            blocks=(noise, noise_grid(shares), costs, cost_grid(plan.costs(part))),
         )
         for part, shares in plan.measured
     ]

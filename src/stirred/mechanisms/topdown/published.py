@@ -17,14 +17,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, Field
 
+from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.hierarchy.schema import (
     DETAILED,
-    SCHEMAS,
     SUMMED,
     TOTAL,
     Attribute,
@@ -47,13 +46,13 @@ from stirred.mechanisms.topdown.published_files import (
     FILE,
     ROW,
     TABULATION,
-    areas_by_prefix,
-    areas_by_spine,
     columns_of,
     groups_of,
     is_constraint,
     levels_of,
+    listed_spine,
     parquet_in,
+    read_rows,
     read_table,
     unspoken,
     with_mentioned,
@@ -70,14 +69,8 @@ _NURSING: Final = "nurse_nva_0_con"
 _VALUES_AT_ONCE: Final = 1 << 24
 _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
-
-
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
-SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
-SCHEMA_HELP: Final = (
-    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,30 +85,8 @@ class PublishedMeasurements:
     by_prefix: bool = True
     taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
 
-    @classmethod
-    def of_spine(cls, spine: Spine, schema: Schema, roots: Sequence[Path]) -> PublishedMeasurements:
-        """Return what the files of our own release say of the areas of its spine."""
-        files = [path for root in roots for path in parquet_in(root, option="")]
-        rows: dict[str, list[pl.LazyFrame]] = {}
-        for number, path in enumerate(files):
-            for level, frame in levels_of(path, number, path, schema, constraint=False):
-                rows.setdefault(level, []).append(frame)
-        geocodes = dict(zip(spine.names, spine.geocodes, strict=True))
-        for level, frames in rows.items():
-            named = {*pl.concat(frames).select(pl.col("geocode").unique()).collect()["geocode"]}
-            if lost := sorted(named - {*geocodes.get(level, ())}):
-                raise bad_file(f"{level} {listed(lost[:3])} is not in the spine", where=str(files[0]), remedy="")
-        return cls(
-            schema=schema,
-            spine=spine,
-            rows={level: with_variance(pl.concat(frames), files) for level, frames in rows.items()},
-            files=tuple(files),
-            by_prefix=False,
-        )
-
     @property
     def areas(self) -> dict[str, int]:
-        """Return how many areas each level has that has a name."""
         return {name: self.spine.areas(depth) for depth, name in enumerate(self.spine.names) if name}
 
     @cached_property
@@ -134,7 +105,7 @@ class PublishedMeasurements:
             return "spine"
         for name, own in zip(self.spine.names[1:], self.spine.geocodes[1:], strict=True):
             rows = self.rows[name].filter(pl.col("sign").is_not_null()) if name in self.rows else None
-            if rows is None or len(own) > rows.select(pl.col("geocode").n_unique()).collect().item():
+            if rows is None or len(own) > self._read(rows.select(pl.col("geocode").n_unique())).item():
                 return "rows"
         return "constraints"
 
@@ -145,7 +116,7 @@ class PublishedMeasurements:
         if not self.rows:
             return {}
         frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
-        found = pl.concat(frames).unique(columns, keep="first", maintain_order=True).collect().sort("query_name")
+        found = self._read(pl.concat(frames).unique(columns, keep="first", maintain_order=True)).sort("query_name")
         found_queries, problems = {}, []
         for row in found.iter_rows(named=True):
             try:
@@ -156,17 +127,16 @@ class PublishedMeasurements:
             raise DataError(problems)
         return found_queries
 
+    def _read(self, rows: pl.LazyFrame) -> pl.DataFrame:
+        return read_rows(rows, self.files)
+
     def _place(self, row: Mapping[str, Any]) -> str:
         return f"{self.files[row[FILE]]} row {row[ROW] + 1}"
 
     @cached_property
     def checksums(self) -> dict[str, str]:
         """Return the SHA-256 of every file that was read."""
-        found = {}
-        for path in self.files:
-            with path.open("rb") as stream:
-                found[str(path)] = hashlib.file_digest(stream, "sha256").hexdigest()
-        return found
+        return {str(path): checksum(path) for path in self.files}
 
     @property
     def sha256(self) -> str:
@@ -191,7 +161,7 @@ class PublishedMeasurements:
             if sign is None or sign == ">=":
                 continue
             for level, each in self.rows.items():
-                rows, size = each.filter(same).collect(), 1 if group else query.size
+                rows, size = self._read(each.filter(same)), 1 if group else query.size
                 self._check_rows(rows, label, size, level)
                 known.append(_known_of(query, sign, group, _values(rows, size)))
         total = [self.schema.query(TOTAL)] if self.totals else []
@@ -242,7 +212,7 @@ class PublishedMeasurements:
             if self.by_prefix and len(codes):
                 inside = pl.col("geocode").is_between(pl.lit(codes[0]), pl.lit(codes[-1]))
             rows = rows.filter(inside)
-        return rows.collect()
+        return self._read(rows)
 
     def _tree(self, depth: int, area: int, until: int, rows: Callable[[int], pl.DataFrame]) -> Tree:
         levels = (self._level(level, rows(own)) for own, _, level in self.spine.below(depth, area, until))
@@ -380,32 +350,28 @@ def open_published(
             by_level.setdefault(level, []).append(frame)
     rows = {level: pl.concat(frames, how="vertical_relaxed") for level, frames in by_level.items()}
     codes = {
-        level: frame.select(pl.col("geocode").unique().sort()).collect()["geocode"].to_list()
+        level: read_rows(frame.select(pl.col("geocode").unique().sort()), read)["geocode"].to_list()
         for level, frame in rows.items()
     }
     if not any(codes.values()):
         remedy = "check that these are measurements"
         raise bad_file("there is no row of measurements", where=str(measurements), remedy=remedy)
-    given = None if spine is None else read_table(spine, ("geocode", "geolevel", "parent"), option="--spine")
     known = None if totals is None else read_table(totals, ("geocode", "value"), option="--totals")
-    taken = 0
-    if given is None:
+    if spine is None:
         every = with_mentioned(codes, mentioned)
-        areas, taken = areas_by_prefix(every), len(unspoken(every, codes))
+        areas = Spine.of_prefixes(every)
     else:
-        areas = areas_by_spine(codes, given, str(spine))
-    names, geocodes, parents = areas
-    groups = [] if known is None else [*groups_of(known, names, geocodes, str(totals))]
-    codes_of = tuple(pl.Series(own, dtype=pl.String) for own in geocodes)
-    used = [*read, *(path for path in (totals, spine) if path is not None)]
+        every = codes
+        areas = listed_spine(read_table(spine, ("geocode", "geolevel", "parent"), option="--spine"), codes, str(spine))
+    used = (*read, *(path for path in (totals, spine) if path is not None))
     return PublishedMeasurements(
         schema=schema,
-        spine=Spine(names=names, geocodes=codes_of, parents=parents, leaves=pl.DataFrame()),
+        spine=areas,
         rows={level: with_variance(frame, used) for level, frame in rows.items()},
-        files=tuple(used),
-        totals=tuple(groups),
-        by_prefix=given is None,
-        taken_to_exist=taken,
+        files=used,
+        totals=() if known is None else tuple(groups_of(known, areas, str(totals))),
+        by_prefix=spine is None,
+        taken_to_exist=len(unspoken(every, codes)),
     )
 
 
@@ -425,20 +391,25 @@ def open_given(
     if not places:
         found = schema_named(schema or "pl94-persons", attributes=partial(_measured_variables, path))
     else:
-        public, path = places[0], places[0] / MEASUREMENTS
+        public, path, stated = places[0], places[0] / MEASUREMENTS, _stated(places[0] / SPECIFICATION)
         if not path.exists():
             what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
-            if (name := _mechanism_of(public / SPECIFICATION)) not in ("", "topdown"):
+            if (name := stated.get("name", "topdown")) != "topdown":
                 what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
             raise bad_file(what, where=str(public), remedy=remedy)
-        found = _measured_schema(public / SPECIFICATION)
+        try:
+            found = TopDownDesign.of(TopDownSettings.model_validate(stated["settings"])).persons.schema
+        except (ValueError, KeyError):  # of a model that does not fit too: a ValueError
+            what, remedy = "it does not say what was measured", "take the measurements out of the folder, and give "
+            remedy += "--schema, --constraints and --spine"
+            raise bad_file(what, where=str(public / SPECIFICATION), remedy=remedy) from None
         if schema and [
             (a.name, a.codes) for a in schema_named(schema, attributes=partial(_measured_variables, path)).attributes
         ] != [(a.name, a.codes) for a in found.attributes]:
             what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
             raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
-        constraints = constraints or _if_there(public / "constraints.parquet")
-        spine = spine or _if_there(public / "spine.parquet")
+        beside = {place.stem: place for place in public.glob("*.parquet")}
+        constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
     return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
 
 
@@ -448,49 +419,9 @@ def _measured_variables(path: Path, codebook: Codebook) -> list[str]:
     return [each for each in columns if codebook.codes(each)] or coded_variables(codebook)
 
 
-def _if_there(path: Path) -> Path | None:
-    return path if path.exists() else None
-
-
-def _mechanism_of(specification: Path) -> str:
-    """Return the mechanism that a specification states; nothing where it is not readable."""
+def _stated(specification: Path) -> dict[str, Any]:
+    """Return the mechanism with its settings, as a specification states them; nothing where it does not."""
     try:
-        return str(json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["name"])
+        return dict(json.loads(specification.read_text(encoding="utf-8"))["mechanism"])
     except (OSError, ValueError, LookupError, TypeError):
-        return ""
-
-
-def _measured_schema(specification: Path) -> Schema:
-    try:
-        settings = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
-        return TopDownDesign.of(TopDownSettings.model_validate(settings)).persons.schema
-    except (OSError, ValueError, KeyError, TypeError):  # of a model that does not fit too: a ValueError
-        remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
-        raise bad_file("it does not say what was measured", where=str(specification), remedy=remedy) from None
-
-
-class PublishedOptions(BaseModel):
-    """The options of commands that read published measurements."""
-
-    measurements: Path = Field(
-        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
-    )
-    constraints: Path | None = Field(
-        default=None, description="Constraints; default the Constraint folders beside the measurements."
-    )
-    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
-    spine: Path | None = Field(
-        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
-    )
-    schema_: str = Field(default="", description=SCHEMA_HELP)
-
-    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
-        """Return the measurements, with what is known beside them."""
-        return open_given(
-            self.measurements,
-            schema=self.schema_,
-            constraints=self.constraints,
-            totals=self.totals,
-            spine=self.spine,
-            mentioned=mentioned,
-        )
+        return {}

@@ -1,7 +1,7 @@
 """What follows from the measurements alone: estimates, counts, records, and tables counted from these.
 
 All of it is post-processing of the store of the draw, and deterministic: a run that was interrupted makes the same
-again, and goes on at the level where it stopped.
+again, and goes on at the level where it stopped. How far records are from the truth never leaves the agency.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -23,13 +23,15 @@ from stirred import __version__
 from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.protocol import Bars, Grid, Progress, Section
 from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, EstimateParts, estimate_frames, estimates_of
+from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
+from stirred.mechanisms.topdown.hierarchy.tree import blocks
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
-from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 
 Make = Callable[[], Iterable[pl.DataFrame]]
@@ -40,6 +42,149 @@ CERTIFICATE_COLUMNS: Final = ("records", "check", "compared")
 EVENT_COLUMNS: Final = ("records", "geolevel", "area", "what", "why", "amount")
 _ROWS: Final = 1 << 20
 _MOST_CELLS: Final = 1_000_000
+SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+_ERROR_COLUMNS: Final = {
+    **dict.fromkeys(("records", "arm", "geolevel", "query", "group"), pl.String),
+    **{"size_from": pl.Int64, "areas": pl.Int64, "mean_l1": pl.Float64, "bias": pl.Float64},
+}
+_NUMBERS: Final = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DerivedFiles:
+    """All that the settings publish besides measurements, made from the stores of a draw."""
+
+    parts: Sequence[Population]
+    stores: Mapping[str, MeasurementStore]
+    settings: TopDownSettings
+    work: Path
+    engine: Engine | None = None
+    progress: Progress | None = None
+    made: dict[tuple[str, str], SolverOutcome] = field(default_factory=dict)  # by kind of record and arm
+
+    def frames(
+        self, types: Mapping[str, pl.DataType], *, tables: Mapping[str, tuple[str, Sequence[str]]]
+    ) -> dict[str, Make]:
+        """Make what is published, and return the files by name; ``tables`` are title: (kind of record, variables)."""
+        found: dict[str, Make] = {}
+        layouts = {part.name: Layout.of(part, types) for part in self.parts}
+        for part in self.parts:
+            if "estimates" in self.settings.publish:
+                found[part.file("estimates")] = partial(_from_files, self._estimates(part), ROWS_AT_ONCE)
+            if "records" in self.settings.publish:
+                files = self.solved(part.name).files
+                found[part.file("counts")] = partial(_from_files, files)
+                found[part.file("records")] = partial(_records, files, layouts[part.name])
+        if self.made:
+            found[AREAS] = lambda: [layouts[self.parts[0].name].areas]
+            found[CERTIFICATE] = lambda: [self._certificates()]
+            found[EVENTS] = lambda: [self._events()]
+            for title, (kind, variables) in tables.items():
+                found[title] = partial(_table, self.solved(kind).files, layouts[kind], variables)
+        return found
+
+    @property
+    def released(self) -> dict[str, SolverOutcome]:
+        return {part: made for (part, arm), made in self.made.items() if arm == self.settings.arm}
+
+    def solved(self, part: str, arm: str = "") -> SolverOutcome:
+        """Return the counts of a kind of record, made by an arm; what an interrupted run had done is taken over.
+
+        The mark of what was kept is the journal of the store, which has the checksum of all noise in it.
+        """
+        arm = arm or self.settings.arm
+        if (part, arm) in self.made:
+            return self.made[part, arm]
+
+        def tell(stage: str, done: int, whole: int) -> None:
+            if self.progress is not None:
+                self.progress(f"{part} {stage}", done, whole)
+
+        store = self.stores[part]
+        mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
+        options = SolveOptions(
+            arm=ARMS[arm],
+            threads=os.cpu_count() or 1,
+            engine=self.engine,
+            store=LevelStore(folder=self.work.absolute() / "levels", mark=mark),
+            progress=tell,
+        )
+        folder = self.work / "counts" / arm / part
+        found = make(store.shards, options, folder, top=store.top(), records=None, joined=False)
+        return self.made.setdefault((part, arm), found)
+
+    def _estimates(self, part: Population) -> list[Path]:
+        """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
+        folder = self.work / "estimates" / part.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        written = EstimateParts(folder)
+        # Counts that were published before bind records; they are no measurement of the confidential file.
+        source = replace(self.stores[part.name], agreeing=False)
+        for found in estimates_of(source, progress=self.progress, stage=f"{part.name} estimate"):
+            written.add(estimate_frames(found, part.queries))
+        return written.files
+
+    def _certificates(self) -> pl.DataFrame:
+        rows = [
+            (part, check, many) for part, own in self.released.items() for check, many in own.certificate.checks.items()
+        ]
+        kinds = (pl.String, pl.String, pl.Int64)
+        return pl.DataFrame(rows, schema=dict(zip(CERTIFICATE_COLUMNS, kinds, strict=True)), orient="row")
+
+    def _events(self) -> pl.DataFrame:
+        rows = [
+            (part, each.level, each.area, each.what, each.why, each.amount)
+            for part, own in self.released.items()
+            for each in own.events
+        ]
+        kinds = (*(pl.String,) * 5, pl.Float64)
+        return pl.DataFrame(rows, schema=dict(zip(EVENT_COLUMNS, kinds, strict=True)), orient="row")
+
+    # ---- how far they are from the confidential file
+
+    @cached_property
+    def errors(self) -> pl.DataFrame:
+        """Return errors by kind of record, arm, level, query, group of the query, and true size of the area.
+
+        Without a group ``mean_l1`` is the sum of absolute errors over all cells of an area, with one that of its cell;
+        without a size it is the mean of all areas. ``bias`` is the mean error. All arms have the same noise.
+        """
+        found: list[tuple[object, ...]] = []
+        for part in self.parts if self.made else ():
+            leaves = part.spine.geocodes[-1].cast(pl.String).to_list()
+            for arm in dict.fromkeys((self.settings.arm, *self.settings.compare)):
+                frame = pl.concat(map(pl.read_parquet, self.solved(part.name, arm).files))
+                entries = Entries.of(frame, part.schema, leaves)
+                counts = Counts.of(entries.area, entries.cell, frame["count"].to_numpy(), areas=len(leaves))
+                found += [(part.name, arm, *row) for row in _errors(part, counts)]
+        return pl.DataFrame(found, schema=_ERROR_COLUMNS, orient="row")
+
+    def sections(self) -> list[Section]:
+        """Return for each kind of record a picture and a table of the errors by level."""
+        return [
+            Section(title=f"Error of the {part.records} by level", blocks=tuple(self._blocks(part.name)))
+            for part in (self.parts if self.made else ())
+        ]
+
+    def _blocks(self, part: str) -> Iterator[str | Bars | Grid]:
+        whole = self.errors.filter(pl.col("records") == part, pl.col("group").is_null(), pl.col("size_from").is_null())
+        finest = whole.filter(pl.col("query") == DETAILED)
+        several = finest["arm"].n_unique() > 1
+        yield (
+            "Released records beside the confidential file: the sum of absolute errors over all cells of an area, on "
+            "average over the areas of a level."
+            + (" All arms are made from the same noise; only the first was released." if several else "")
+        )
+        bars = tuple(finest.select("geolevel", "arm", "mean_l1").iter_rows())
+        yield Bars(bars=bars, x="", y="mean absolute error of an area, all cells")
+        names = [*dict.fromkeys(finest["arm"])]
+        rows = []
+        for (level, query), own in whole.partition_by("geolevel", "query", as_dict=True, maintain_order=True).items():
+            errors = dict(own.select("arm", "mean_l1").iter_rows())
+            rows.append((level, query, own["areas"][0], *(f"{errors[arm]:.2f}" for arm in names)))
+        yield Grid(header=("level", "query", "areas", *names), rows=tuple(rows), numbers=tuple(names))
+        yield "By true size of the area and by group: internal/accuracy_by_level.parquet."
 
 
 # ---- records as the file has them -------------------------------------------------------------------------
@@ -62,8 +207,12 @@ class Layout:
             codes = pl.Series(attribute.codes, dtype=pl.String)
             fits = kind.is_integer() and not codes.cast(kind, strict=False).null_count()
             columns[attribute.name] = (name, kind if fits else pl.String())
+        own = part.spine.leaves
+        own = own.cast({name: types[name] for name in own.columns if name in types}, strict=False)
+        if "geocode" not in own.columns:
+            own = pl.DataFrame([part.spine.geocodes[-1].cast(pl.String).alias("geocode"), *own.get_columns()])
         return cls(
-            areas=areas_frame(part.spine, types),
+            areas=own,
             columns=columns,
             codes={attribute.name: attribute.codes for attribute in part.schema.attributes},
         )
@@ -78,7 +227,6 @@ class Layout:
 
     @property
     def places(self) -> list[str]:
-        """Return the columns that name the area."""
         return [name for name in self.areas.columns if name != "geocode"] or ["geocode"]
 
     def every_cell(self, variables: Sequence[str]) -> pl.DataFrame | None:
@@ -95,82 +243,6 @@ class Layout:
         return (areas.join(cells, how="cross") if of_areas and kinds else areas if of_areas else cells).select(
             variables
         )
-
-
-def areas_frame(spine: Spine, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Return the leaves: their geocodes, and how the file names them."""
-    own = spine.leaves.cast({name: types[name] for name in spine.leaves.columns if name in types}, strict=False)
-    codes = spine.geocodes[-1].cast(pl.String).alias("geocode")
-    return own if "geocode" in own.columns else pl.DataFrame([codes, *own.get_columns()])
-
-
-# ---- from stores to files ---------------------------------------------------------------------------------
-
-
-def record_files(
-    parts: Sequence[Population],
-    stores: Mapping[str, MeasurementStore],
-    types: Mapping[str, pl.DataType],
-    settings: TopDownSettings,
-    *,
-    work: Path,
-    engine: Engine | None = None,
-    tables: Mapping[str, tuple[str, Sequence[str]]],
-    progress: Progress | None,
-) -> tuple[dict[str, Make], dict[str, SolverOutcome]]:
-    """Make all that the settings publish besides measurements: files by name, and the counts of each kind of record.
-
-    ``tables`` are title: (kind of record, variables).
-    """
-    frames: dict[str, Make] = {}
-    made: dict[str, SolverOutcome] = {}
-    layouts = {part.name: Layout.of(part, types) for part in parts}
-    for part in parts:
-        store = stores[part.name]
-        if "estimates" in settings.publish:
-            written = write_estimates(store, part, work / "estimates" / part.name, progress=progress)
-            frames[part.file("estimates")] = partial(_from_files, written, ROWS_AT_ONCE)
-        if "records" in settings.publish:
-            own = made[part.name] = solved(store, part.name, settings.arm, work, engine=engine, progress=progress)
-            frames[part.file("counts")] = partial(_from_files, own.files)
-            frames[part.file("records")] = partial(_records, own.files, layouts[part.name])
-    if made:
-        frames[AREAS] = lambda: [layouts[parts[0].name].areas]
-        frames[CERTIFICATE] = lambda: [_certificates(made)]
-        frames[EVENTS] = lambda: [_events(made)]
-        for title, (kind, variables) in tables.items():
-            frames[title] = partial(_table, made[kind].files, layouts[kind], variables)
-    return frames, made
-
-
-def solved(
-    store: MeasurementStore,
-    part: str,
-    arm: str,
-    work: Path,
-    *,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-) -> SolverOutcome:
-    """Return the counts of a kind of record, made by an arm; levels that an interrupted run had done are taken over.
-
-    The mark of what was kept is the journal of the store, which has the checksum of all noise in it.
-    """
-
-    def tell(stage: str, done: int, whole: int) -> None:
-        if progress is not None:
-            progress(f"{part} {stage}", done, whole)
-
-    mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
-    options = SolveOptions(
-        arm=ARMS[arm],
-        threads=os.cpu_count() or 1,
-        engine=engine,
-        store=LevelStore(folder=work.absolute() / "levels", mark=mark),
-        progress=tell,
-    )
-    folder = work / "counts" / arm / part
-    return make(store.shards, options, folder, top=store.top(), records=None, joined=False)
 
 
 def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:
@@ -206,35 +278,39 @@ def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> l
     return [sort_naturally(pl.concat(found).group_by(variables).agg(pl.col("count").sum()), variables)]
 
 
-def _certificates(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
-    rows = [(part, check, many) for part, own in made.items() for check, many in own.certificate.checks.items()]
-    return pl.DataFrame(
-        rows, schema=dict(zip(CERTIFICATE_COLUMNS, (pl.String, pl.String, pl.Int64), strict=True)), orient="row"
-    )
+# ---- errors by level --------------------------------------------------------------------------------------
 
 
-def _events(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
-    rows = [
-        (part, each.level, each.area, each.what, each.why, each.amount)
-        for part, own in made.items()
-        for each in own.events
-    ]
-    kinds = (*(pl.String,) * 5, pl.Float64)
-    return pl.DataFrame(rows, schema=dict(zip(EVENT_COLUMNS, kinds, strict=True)), orient="row")
+def _errors(part: Population, released: Counts) -> Iterator[tuple[object, ...]]:
+    schema = part.schema
+    queries = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
+    codes = {attribute.name: attribute.codes for attribute in schema.attributes}
+    for depth, level in enumerate(part.spine.names):
+        for query in queries:
+            cells, areas = _summed(part, released, depth, query)
+            yield from _means(level, query.name, None, cells.sum(axis=2), areas)
+            for place, code in enumerate(codes.get(query.name, ())):
+                yield from _means(level, query.name, code, cells[:, :, place], areas)
 
 
-# ---- estimates --------------------------------------------------------------------------------------------
+def _summed(part: Population, released: Counts, depth: int, query: MarginalQuery) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each size of area the sums of absolute and signed errors in each cell, and how many areas it has."""
+    areas, cells = np.zeros(len(SIZES), dtype=np.int64), np.zeros((2, len(SIZES), query.size))
+    for some in blocks(part.spine.areas(depth), max(1, _NUMBERS // query.size)):
+        true = part.answers(query, depth, some)
+        error = part.spine.counts(released, depth, some).answers(query) - true
+        size = np.searchsorted(SIZES, true.sum(axis=1), side="right") - 1
+        areas += np.bincount(size, minlength=len(SIZES))
+        for place, own in enumerate((np.abs(error), error)):
+            np.add.at(cells[place], size, own)
+    return cells, areas
 
 
-def write_estimates(
-    store: MeasurementStore, part: Population, folder: Path, *, progress: Progress | None = None
-) -> list[Path]:
-    """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    written = EstimateParts(folder)
-    # Counts that were published before bind records; they are no measurement of the confidential file.
-    source, stage = replace(store, agreeing=False), f"{part.name} estimate"
-    for found in estimates_of(source, progress=progress, stage=stage):
-        written.add(estimate_frames(found, part.queries))
-    return written.files
+def _means(
+    level: str, query: str, group: str | None, sums: np.ndarray, areas: np.ndarray
+) -> Iterator[tuple[object, ...]]:
+    total, many = sums.sum(axis=1), int(areas.sum())
+    yield level, query, group, None, many, float(total[0] / many), float(total[1] / many)
+    for place in np.flatnonzero(areas):
+        own = sums[:, place] / areas[place]
+        yield level, query, group, SIZES[place], int(areas[place]), float(own[0]), float(own[1])

@@ -54,6 +54,10 @@ class Rule:
         """Return what is known in some areas of a level (areas, cells of the query)."""
         return self.of(None if self.source is None else spine.counts(self.source, depth, areas), range(len(areas)))
 
+    def broken_by(self, found: Integers, bound: Integers) -> npt.NDArray[np.bool_]:
+        """Return where counts are not what a rule asks for."""
+        return {"=": found != bound, "<=": found > bound, ">=": found < bound}[self.sign]
+
     def of(self, counts: Counts | None, areas: range) -> Integers:
         """Return what is known in some areas, given the counts of the source in them."""
         if counts is None or self.source_query is None:
@@ -106,7 +110,7 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
         wrong = 0
         for areas in blocks(spine.areas(leaf), _AT_ONCE):
             truth, bound = counts.answers(rule.query, areas), rule.values(spine, leaf, areas)
-            rows, cells = np.nonzero(truth < bound if rule.sign == ">=" else truth > bound)
+            rows, cells = np.nonzero(rule.broken_by(truth, bound))
             wrong += rows.size
             for row, cell in zip(rows[: _SHOWN - len(shown)].tolist(), cells.tolist(), strict=False):
                 place = f"{spine.names[leaf]} {spine.geocodes[leaf][areas[row]]}"
@@ -296,8 +300,7 @@ def _against(earlier: Rule, rule: Rule, spine: Spine, *, unit: str) -> Iterator[
             then = np.zeros((len(areas), rule.query.size), dtype=np.int64)
             np.add.at(then.T, inside, earlier.values(spine, depth, areas).T)
             bound = rule.values(spine, depth, areas)
-            wrong = {"=": then != bound, "<=": then > bound, ">=": then < bound}[rule.sign]
-            for row, cell in np.argwhere(wrong)[:1].tolist():
+            for row, cell in np.argwhere(rule.broken_by(then, bound))[:1].tolist():
                 code = spine.geocodes[depth][areas[row]]
                 place = f"{spine.names[depth]} {code}" if code else "the whole"
                 yield Problem(

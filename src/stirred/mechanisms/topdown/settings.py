@@ -85,7 +85,6 @@ class CountSettings(Settings):
 
     @property
     def impossible(self) -> list[dict[str, Names]]:
-        """Return the structural zeros."""
         return self.zeros
 
 
@@ -140,7 +139,6 @@ class TopDownSettings(CountSettings):
 
     @property
     def places(self) -> list[str]:
-        """Return the columns by which a record names its area."""
         return [self.geocode] if self.geocode is not None else [*self.levels]
 
 
@@ -203,12 +201,10 @@ class RecordKind:
 
     @property
     def records(self) -> str:
-        """Return what readers call the records."""
         return self.name if self.name == UNITS else plural(self.unit)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns of the attributes in the file."""
         return tuple(self.settings.columns.get(name, name) for name in self.schema.names)
 
     def file(self, what: str) -> str:
@@ -262,7 +258,6 @@ class TopDownDesign:
 
     @property
     def persons(self) -> RecordKind:
-        """Return the kind of records that are persons."""
         return self.kinds[0]
 
     @property
@@ -295,10 +290,6 @@ class TopDownDesign:
             kind for kind in self.kinds if kind.shares is not None and {*variables} <= {*self.record_columns(kind)}
         ]
         return found[-1].name if found else PERSONS
-
-    def column(self, depth: int) -> str:
-        """Return the column of a level; the whole has none."""
-        return self.settings.levels[depth - 1] if depth else ""
 
 
 def _wrong_levels(settings: TopDownSettings) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ an area are therefore side by side, and so are its records once they are sorted 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -40,7 +40,7 @@ class Spine:
     names: tuple[str, ...]
     geocodes: tuple[pl.Series, ...]
     parents: tuple[Places, ...]
-    leaves: pl.DataFrame = field(repr=False)
+    leaves: pl.DataFrame = field(default_factory=pl.DataFrame, repr=False)
     bypass: bool = True
 
     @classmethod
@@ -111,23 +111,92 @@ class Spine:
         return cls(names=names, geocodes=tuple(geocodes), parents=tuple(parents), leaves=named[order], bypass=bypass)
 
     @classmethod
-    def of_published(cls, areas: pl.DataFrame, names: Sequence[str], *, bypass: bool = True) -> Spine | None:
-        """Return the spine of a published list (geolevel, geocode, parent); None where it does not hang together."""
+    def of_list(
+        cls, areas: pl.DataFrame, *, names: Sequence[str] = (), where: str = SPINE, bypass: bool = True
+    ) -> Spine:
+        """Return the spine of a list (geolevel, geocode, parent); without names, levels are ordered by their parents.
+
+        Where several areas are at the top, one without a name is above them.
+        """
+        by_level = {
+            level: own
+            for (level,), own in areas.unique(maintain_order=True).partition_by("geolevel", as_dict=True).items()
+        }
+        names = [*names] or _ordered(by_level, where)
         geocodes: list[pl.Series] = []
         parents: list[Places] = []
         for depth, name in enumerate(names):
-            own = areas.filter(pl.col("geolevel") == name)
-            above = (geocodes[-1] if depth else own["parent"]).to_frame("parent").with_row_index("place")
-            place = own.join(above, on="parent", how="left", maintain_order="left")["place"]
-            if not own.height or place.null_count() or own.height != len(place) or (not depth and own.height > 1):
-                return None
-            geocodes.append(own["geocode"])
-            parents.append(place.to_numpy().astype(np.int64))
-        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), leaves=areas, bypass=bypass)
+            own = by_level.get(name, areas.clear()).select("geocode", "parent")
+            if depth:
+                above = geocodes[-1].to_frame("parent").with_row_index("place")
+                own = own.join(above, on="parent", how="left").sort("place", "geocode")
+            else:
+                own = own.with_columns(place=pl.lit(0)).sort("geocode")
+            lost = own.filter(pl.col("place").is_null() | pl.col("geocode").is_duplicated())
+            for code, parent, _ in lost.iter_rows():
+                what = f'the parent "{parent}" of {name} "{code}" is not in {names[depth - 1]}, or is not its only one'
+                raise bad_file(what, where=where, remedy="give every area one parent in the level above")
+            if not own.height:
+                raise bad_file(f"it has no {name}", where=where, remedy="list the areas of all levels")
+            geocodes.append(own["geocode"].alias(name))
+            parents.append(own["place"].to_numpy().astype(np.int64))
+        return cls._under_one(names, geocodes, parents, bypass=bypass)
+
+    @classmethod
+    def of_prefixes(cls, codes: Mapping[str, Sequence[str]]) -> Spine:
+        """Return the spine of areas by level whose parents are the prefixes that the level above has.
+
+        Areas that only their parts are known of are added, and one area above all if there is none.
+
+        >>> spine = Spine.of_prefixes({"County": ["001001", "002001"], "State": ["001"]})
+        >>> spine.names, [own.to_list() for own in spine.geocodes]
+        (('', 'State', 'County'), [[''], ['001', '002'], ['001001', '002001']])
+        """
+        widths = {level: sorted({len(code) for code in own}) for level, own in codes.items()}
+        names = sorted(codes, key=lambda level: widths[level][0])
+        wrong = [
+            f"geocodes of {name} have {' and '.join(map(str, widths[name]))} letters"
+            for name in names
+            if len(widths[name]) > 1
+        ]
+        top = codes[names[0]]
+        if len(top) == 1 and (names[0].strip().lower() == "us" or not top[0].isdigit()):
+            widths[names[0]] = [0]  # one area above all, whatever it is called
+        wrong += [
+            f"geocodes of {one} and {two} have the same length, so that none is inside the other"
+            for one, two in pairwise(names)
+            if widths[one] == widths[two]
+        ]
+        if wrong:
+            raise bad_file(wrong[0], where="geocode", remedy="name the parents of areas in a file: --spine")
+        found: list[list[str]] = []
+        parents: list[Places] = []
+        for name in names[::-1]:
+            (width,) = widths[name]
+            below = found[0] if found else []
+            own = sorted({*codes[name], *(code[:width] for code in below)}) if width else [codes[name][0]]
+            place = {code[:width]: number for number, code in enumerate(own)}
+            if found:
+                parents.insert(0, np.array([place[code[:width]] for code in below], dtype=np.int64))
+            found.insert(0, own)
+        parents.insert(0, np.zeros(len(found[0]), dtype=np.int64))
+        return cls._under_one(names, [pl.Series(own, dtype=pl.String) for own in found], parents)
+
+    @classmethod
+    def _under_one(
+        cls, names: Sequence[str], geocodes: list[pl.Series], parents: list[Places], *, bypass: bool = True
+    ) -> Spine:
+        """Return the spine of these areas, with one above all where several are at the top."""
+        if len(geocodes[0]) > 1:
+            names, geocodes, parents = (
+                ["", *names],
+                [pl.Series([""]), *geocodes],
+                [np.zeros(1, dtype=np.int64), *parents],
+            )
+        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), bypass=bypass)
 
     @property
     def depth(self) -> int:
-        """Return the number of levels."""
         return len(self.names)
 
     @property
@@ -255,3 +324,20 @@ def _without_gaps(areas: pl.DataFrame) -> pl.DataFrame:
         what = f"{listed(gaps)} is missing in some areas"
         raise bad_file(what, where="areas", remedy="give every area a code at every level")
     return areas
+
+
+def _ordered(levels: Mapping[str, pl.DataFrame], where: str) -> list[str]:
+    """Return the names of levels from the top: parents of a level are in the one above it."""
+    inside = {
+        name: [
+            other for other in levels if other != name and own["parent"].is_in(levels[other]["geocode"].implode()).any()
+        ]
+        for name, own in levels.items()
+    }
+    order = [name for name in levels if not inside[name]]
+    while rest := [name for name in levels if name not in order and order[-1:] and order[-1] in inside[name]]:
+        order.append(min(rest, key=lambda name: levels[name].height))
+    if len(order) != len(levels) or inside[order[0]] or any(not inside[name] for name in order[1:]):
+        what = f"its levels {listed([*levels])} are not one inside the other"
+        raise bad_file(what, where=where, remedy="give every area a parent in the level above")
+    return order

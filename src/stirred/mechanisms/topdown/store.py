@@ -201,7 +201,6 @@ class MeasurementStore:
             yield replace(self, folder=self.folder.absolute(), header={}, pieces=(piece,)).only
 
     def only(self) -> Tree:
-        """Return the tree of a store with one piece."""
         (piece,) = self.pieces
         return self._tree(piece)
 

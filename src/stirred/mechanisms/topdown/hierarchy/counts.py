@@ -71,7 +71,6 @@ class Counts:
 
     @property
     def area(self) -> Integers:
-        """Return the area of each entry."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.starts))
 
     def between(self, bounds: Integers) -> Counts:

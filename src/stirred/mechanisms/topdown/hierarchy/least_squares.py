@@ -89,7 +89,6 @@ class SubspaceModel:
 
     @property
     def kinds(self) -> tuple[Subspace, ...]:
-        """Return one subspace of each look."""
         return tuple(dict.fromkeys(self.like.values()))
 
 
@@ -138,7 +137,6 @@ class UpwardPass:
 
     @property
     def residuals(self) -> Residuals:
-        """Return the residuals of all areas together."""
         return sum((estimates.residuals for estimates in self.by_level), start=Residuals())
 
 

@@ -48,7 +48,6 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Return how many codes there are."""
         return len(self.codes)
 
     def groups(self, kept: str) -> tuple[int, ...]:
@@ -74,12 +73,10 @@ class MarginalQuery:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the number of groups of each attribute."""
         return tuple(max(each) + 1 for each in self.groups)
 
     @property
     def size(self) -> int:
-        """Return the number of cells."""
         return prod(self.shape)
 
     def answer(self, histograms: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -138,17 +135,14 @@ class Schema:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Return the number of codes of each attribute."""
         return tuple(attribute.size for attribute in self.attributes)
 
     @property
     def size(self) -> int:
-        """Return the number of cells."""
         return prod(self.shape)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
 
     def query(self, name: str) -> MarginalQuery:

@@ -97,17 +97,14 @@ class Subspaces:
 
     @property
     def cells(self) -> int:
-        """Return the number of cells of the core."""
         return prod(self.schema.shape[place] for place in self.core)
 
     @cached_property
     def exchangeable(self) -> Subspace:
-        """Return the exchangeable attributes, in the order of the schema."""
         return tuple(place for place in range(len(self.schema.shape)) if place not in self.core)
 
     @cached_property
     def all(self) -> tuple[Subspace, ...]:
-        """Return all subspaces, the constants first."""
         return self.within(self.exchangeable)
 
     def within(self, kept: Subspace) -> tuple[Subspace, ...]:
@@ -115,11 +112,9 @@ class Subspaces:
         return tuple(each for size in range(len(kept) + 1) for each in combinations(kept, size))
 
     def width(self, subspace: Subspace) -> int:
-        """Return the number of contrasts."""
         return prod(self.schema.shape[place] - 1 for place in subspace)
 
     def kept(self, query: MarginalQuery) -> Subspace:
-        """Return the exchangeable attributes that a query does not sum over."""
         return tuple(place for place in self.exchangeable if any(query.groups[place]))
 
     def scale(self, query: MarginalQuery) -> float:
@@ -247,12 +242,10 @@ class Spread:
         return found
 
     def take(self, places: Places) -> Spread:
-        """Return the kinds at these places."""
         return Spread(root=self.root[places], unknown=self.unknown[places], exact=self.exact[places])
 
     @property
     def ignorant(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Return of which kinds anything is unknown."""
         return np.any(self.unknown != 0, axis=(1, 2))
 
 

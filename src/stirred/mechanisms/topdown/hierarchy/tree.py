@@ -62,7 +62,6 @@ class Level:
 
     @property
     def areas(self) -> int:
-        """Return how many areas there are."""
         return len(self.geocodes)
 
     def starts(self, parents: int) -> Places:
@@ -79,7 +78,6 @@ class Tree:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the levels, from the top."""
         return tuple(level.name for level in self.levels)
 
 
@@ -111,17 +109,11 @@ class Measurements(Protocol):
     """
 
     @property
-    def schema(self) -> Schema:
-        """Return the schema of all trees."""
-        ...
+    def schema(self) -> Schema: ...
 
-    def top(self) -> Tree | None:
-        """Return the areas above the shards."""
-        ...
+    def top(self) -> Tree | None: ...
 
-    def shards(self) -> Iterator[Shard]:
-        """Yield the shards, or how each is opened, as often as it is asked for."""
-        ...
+    def shards(self) -> Iterator[Shard]: ...
 
 
 def opened(shard: Shard) -> Tree:

@@ -33,7 +33,6 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """Say whether nothing was found wrong and anything was checked."""
         return self.failed == 0 and bool(self.checks)
 
     def note(
@@ -56,7 +55,6 @@ class Certificate:
         self.areas += other.areas
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         return {
             "passed": self.passed,
             "areas": self.areas,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,14 +16,13 @@ import polars as pl
 
 from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
-from stirred.mechanisms.topdown.hierarchy.tree import Answers, Level, Places, Tree, groups_inside
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, GroupTotal, Level, Tree, groups_inside
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.solve.parent import SolverReport
-from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve, solve_and
+from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve
 
 COUNTS: Final = "counts.parquet"
 CERTIFICATE: Final = "certificate.json"
-_UNROUNDED: Final = "unrounded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +33,6 @@ class SolverOutcome(SolverReport):
     certificate: Certificate
 
     def facts(self) -> dict[str, Any]:
-        """Return what a manifest keeps."""
         return {
             "events": [asdict(event) for event in self.events],
             "certificate": self.certificate.facts(),
@@ -50,27 +48,22 @@ def make(
     *,
     top: Tree | None = None,
     records: str | None = "persons",
-    unrounded: Path | None = None,
     joined: bool = True,
 ) -> SolverOutcome:
     """Write counts, records and the certificate into a folder, shard by shard; return what was made.
 
-    ``records`` names the file with one row for each record; ``unrounded`` gets the children before rounding. Files that
-    are not ``joined`` stay in parts.
+    ``records`` names the file with one row for each record. Files that are not ``joined`` stay in parts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    targets = {COUNTS: FileParts(path=folder.absolute() / COUNTS)}
-    if records is not None:
-        targets[records] = FileParts(path=folder.absolute() / f"{records}.parquet")
-    if unrounded is not None:
-        targets[_UNROUNDED] = FileParts(path=unrounded.absolute())
-    for target in targets.values():
+    names = [COUNTS] if records is None else [COUNTS, f"{records}.parquet"]
+    targets = [FileParts(path=folder.absolute() / name) for name in names]
+    for target in targets:
         target.begin()
-    done = [*solve_and(shards, options, _TreeWriter(options=options.alone, targets=targets), top=top)]
-    written = [[target.join()] if joined else target.parts for target in targets.values()]
+    done = [*solve(shards, options, _TreeWriter(options.groups, *targets), top=top)]
+    written = [[target.join()] if joined else target.parts for target in targets]
     found = SolverOutcome(
         files=tuple(path for each in written for path in each),
-        certificate=_certificate(done, options),
+        certificate=_certificate(done, options.groups),
         **SolverReport.of(each.tree for each in done),
     )
     (folder / CERTIFICATE).write_text(json.dumps(found.facts(), indent=2) + "\n", encoding="utf-8")
@@ -86,37 +79,30 @@ class _CheckedTree:
     top: Counts | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _TreeWriter:
     """Writes the counts of a tree, reads them again and checks them, there where the tree was solved."""
 
-    options: SolveOptions
-    targets: Mapping[str, FileParts]
+    groups: Sequence[GroupTotal]
+    counts: FileParts
+    records: FileParts | None = None
 
     def __call__(self, number: int, solved: TreeCounts) -> _CheckedTree:
-        if _UNROUNDED in self.targets:
-            self.targets[_UNROUNDED].write(number, solved.unrounded)
         if solved.is_top:
             return _CheckedTree(tree=solved)
-        leaves, certificate, tree = solved.leaves, Certificate(), solved.tree
-        for name, target in self.targets.items():
-            if name not in (COUNTS, _UNROUNDED):
-                target.write(number, records_frame(leaves))
-        written = pl.read_parquet(self.targets[COUNTS].write(number, leaves))
-        top = check_tree(
-            tree,
-            read_counts(written, tree.schema, tree.levels[-1].geocodes, certificate),
-            certificate,
-            # Parents that were given stand next to what was solved for, and need not be its sums.
-            decided=() if self.options.parents else solved.levels,
-            # A group of areas that are tops of shards is one of the areas above, which come first.
-            groups=groups_inside(tree, self.options.groups) if number else self.options.groups,
-        )
-        small = replace(solved, tree=replace(tree, levels=()), levels=(), unrounded=solved.unrounded[:0])
+        tree, certificate, geocodes = solved.tree, Certificate(), solved.tree.levels[-1].geocodes
+        leaves = solved.levels[-1].frame(tree.schema, geocodes)
+        if self.records is not None:
+            self.records.write(number, records_frame(leaves))
+        written = read_counts(pl.read_parquet(self.counts.write(number, leaves)), tree.schema, geocodes, certificate)
+        # A group of areas that are tops of shards is one of the areas above, which come first.
+        groups = groups_inside(tree, self.groups) if number else self.groups
+        top = check_tree(tree, written, certificate, decided=solved.levels, groups=groups)
+        small = replace(solved, tree=replace(tree, levels=()), levels=())
         return _CheckedTree(tree=small, certificate=certificate, top=top)
 
 
-def _certificate(done: Sequence[_CheckedTree], options: SolveOptions) -> Certificate:
+def _certificate(done: Sequence[_CheckedTree], groups: Sequence[GroupTotal]) -> Certificate:
     """Return what was checked of all trees, and of the areas above the shards once all of these are there."""
     found = Certificate()
     for each in done:
@@ -125,9 +111,8 @@ def _certificate(done: Sequence[_CheckedTree], options: SolveOptions) -> Certifi
     if upper.is_top:
         counts = Counts.of_rows([(each.top.cells, each.top.counts) for each in done if each.top is not None])
         moved = any(event.moves for each in done[1:] for event in each.tree.events)
-        groups = [each for each in options.groups if each.level in upper.tree.names]
-        decided = () if moved or options.parents else upper.levels
-        check_tree(upper.tree, counts, found, decided=decided, groups=groups, leaves_too=True)
+        own = [each for each in groups if each.level in upper.tree.names]
+        check_tree(upper.tree, counts, found, decided=() if moved else upper.levels, groups=own, leaves_too=True)
     return found
 
 
@@ -141,19 +126,6 @@ def records_frame(counts: pl.DataFrame) -> pl.DataFrame:
     [('a', 'm'), ('a', 'm'), ('b', 'f')]
     """
     return counts.drop("count")[np.repeat(np.arange(counts.height), counts["count"].to_numpy())]
-
-
-def given_parents(frame: pl.DataFrame, arm: str) -> dict[tuple[str, str], tuple[Places, Places]]:
-    """Return the counts that parents are fixed at: arm (if there is the column), geolevel, geocode, cell, count."""
-    own = frame.filter(pl.col("arm") == arm) if "arm" in frame.columns else frame
-    none = np.zeros(0, dtype=np.int64)
-    # A parent that is named with zeros alone is empty.
-    found = {(str(level), str(code)): (none, none) for level, code in own.select("geolevel", "geocode").rows()}
-    for (level, code), part in own.filter(pl.col("count") > 0).group_by("geolevel", "geocode"):
-        ordered = part.sort("cell")
-        cells, counts = (ordered[name].cast(pl.Int64).to_numpy() for name in ("cell", "count"))
-        found[str(level), str(code)] = (cells, counts)
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +151,6 @@ class FileParts:
 
     @property
     def parts(self) -> list[Path]:
-        """Return the parts, in order."""
         return sorted(self._folder.glob("*.parquet"))
 
     def join(self) -> Path:

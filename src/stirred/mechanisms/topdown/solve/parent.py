@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, MarginalQuery
-from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Level, Numbers, Places
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
 from stirred.mechanisms.topdown.solve.objective import Objective, settled
 from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, Chain, LimitGroups, Rounder, lattice_of
@@ -52,7 +52,6 @@ class SolverReport:
 
     @staticmethod
     def of(parts: Iterable[SolverReport]) -> dict[str, Any]:
-        """Return the fields of the report of all parts together."""
         parts = [*parts]
         return {
             "events": tuple(event for each in parts for event in each.events),
@@ -66,27 +65,24 @@ class SolverReport:
 class LevelStep:
     """What is the same for all parents of a level: the objective and the limits of the children, and how to proceed."""
 
-    name: str  # of the children's level
+    level: Level  # of the children
     rules: LimitGroups
     objective: Objective
     limits: AreaLimits
     chain: Chain
     rounder: Rounder
     totals_first: bool
-    geocodes: tuple[str, ...]
     group: Places  # (areas,) group of areas whose total is known together
     group_total: Places  # -1 where it is not known
-    keep_unrounded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChildCounts(SolverReport):
-    """The children of a parent: their counts in these cells (children, cells), before and after rounding."""
+    """The children of a parent: their counts in these cells (children, cells)."""
 
     parents: int = 1
     cells: Places
     counts: Places
-    values: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,13 +147,12 @@ class Parent:
         return margin, values[self.children]
 
     def event(self, what: str, why: str, amount: float, *, moves: bool = False) -> SolverEvent:
-        """Return something that happened here."""
-        return SolverEvent(level=self.step.name, area=self.name, what=what, why=why, amount=amount, moves=moves)
+        return SolverEvent(level=self.step.level.name, area=self.name, what=what, why=why, amount=amount, moves=moves)
 
     def impossible(self, why: str) -> PlanError:
         """Return the error of a parent whose children cannot keep all that is known of them."""
         return bad_plan(
-            f"no counts keep all that is known of {self.step.name} inside {self.name!r}: {why}",
+            f"no counts keep all that is known of {self.step.level.name} inside {self.name!r}: {why}",
             where="constraints",
             remedy="correct the bounds, totals or zeros that contradict each other",
         )
@@ -214,8 +209,7 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
         demands, cells, counts = parent.demands, parent.cells, parent.counts
         events.append(moved)
     if counts is not None and len(low) == 1:
-        alone = counts[None, :]
-        return ChildCounts(cells=cells, counts=alone, values=alone.astype(float), events=tuple(events))
+        return ChildCounts(cells=cells, counts=counts[None, :], events=tuple(events))
     totals = np.where(demands.low[:, 0] == demands.high[:, 0], demands.low[:, 0], -1).astype(np.float64)
     known = totals >= 0
     margin: _Margin = parent.published
@@ -228,17 +222,16 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
     return ChildCounts(
         cells=cells,
         counts=found,
-        values=values if step.keep_unrounded else None,
         events=tuple(each for each in (*events, by_highs, further) if each is not None),
         iterations=int(report[0]),
         largest_gap=float(report[4]),
     )
 
 
-def without_parent(step: LevelStep, name: str) -> ChildCounts:
+def without_parent(step: LevelStep) -> ChildCounts:
     """Return the counts of the one area at the top, which has no parent."""
     everywhere = np.sort(step.rules.grid.cell_at[step.limits.allowed[0]].reshape(-1))
-    return solve_children(step, name, everywhere, None, slice(0, 1))
+    return solve_children(step, step.level.geocodes[0], everywhere, None, slice(0, 1))
 
 
 def _failsafe(parent: Parent) -> tuple[Parent, SolverEvent]:
@@ -256,7 +249,7 @@ def _failsafe(parent: Parent) -> tuple[Parent, SolverEvent]:
     demands = wide.demands
     by_row = grid.schema.keeping([DETAILED if n in grid.core else SUMMED for n in range(len(grid.schema.shape))])
     names = [grid.schema.cell_name(by_row, int(row)) for row in wide.rows]
-    why = reason(demands, row_names=names, children=step.geocodes[parent.children])
+    why = reason(demands, row_names=names, children=step.level.geocodes[parent.children])
     rows = least_violation(demands)
     if rows is None:
         raise parent.impossible(why)

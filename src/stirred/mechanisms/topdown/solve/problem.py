@@ -23,11 +23,19 @@ import numpy as np
 
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, TOTAL, MarginalQuery, Schema
 from stirred.mechanisms.topdown.hierarchy.subspaces import Subspaces, core_of
-from stirred.mechanisms.topdown.hierarchy.tree import Constraint, Flags, GroupTotal, Level, Numbers, Places, Tree
+from stirred.mechanisms.topdown.hierarchy.tree import (
+    NO_BOUND,
+    Constraint,
+    Flags,
+    GroupTotal,
+    Level,
+    Numbers,
+    Places,
+    Tree,
+)
 
 NO_LIMIT: Final = 1 << 40
 _MOST_UNIONS: Final = 10
-_PUBLISHED_NO_LIMIT: Final = (1 << 31) - 1
 _LEXICOGRAPHIC: Final = 1 << 12
 
 
@@ -82,17 +90,15 @@ class CellGrid(Subspaces):
     @classmethod
     def of(cls, schema: Schema, queries: Iterable[MarginalQuery], known: Iterable[MarginalQuery] = ()) -> CellGrid:
         """Return the grid on which these measured queries, and what is known of other queries, are exchangeable."""
-        kept = {axis for query in known for axis, groups in enumerate(query.groups) if max(groups) > 0}
+        kept = {axis for query in known for axis, groups in enumerate(query.groups) if any(groups)}
         return cls(schema=schema, core=frozenset(core_of(schema, queries=queries) | kept))
 
     @cached_property
     def differing(self) -> tuple[int, ...]:
-        """Return the positions of the attributes of the core."""
         return tuple(sorted(self.core))
 
     @cached_property
     def lattice(self) -> Lattice:
-        """Return the sets of exchangeable attributes."""
         return lattice_of(tuple(self.schema.shape[axis] for axis in self.exchangeable))
 
     @cached_property
@@ -109,21 +115,20 @@ class CellGrid(Subspaces):
         return found
 
     def kept_by(self, query: MarginalQuery) -> int:
-        """Return which set of exchangeable attributes the query keeps."""
-        return self.lattice.kept.index(tuple(max(query.groups[axis]) > 0 for axis in self.exchangeable))
+        return self.lattice.kept.index(tuple(any(query.groups[axis]) for axis in self.exchangeable))
 
     def precision(self, queries: Iterable[MarginalQuery], weights: Numbers) -> Numbers:
         """Return sum_q weight_q Q'Q in sum form, for each row of ``weights`` (rows, queries): (rows, sets, a, a)."""
         found = np.zeros((len(weights), len(self.lattice.kept), self.cells, self.cells))
         for query, weight in zip(queries, weights.T, strict=True):
-            rows = query.cell_along(self.differing)
-            found[:, self.kept_by(query)] += weight[:, None, None] * (rows[:, None] == rows[None, :])
+            rows = self.rows(query)
+            found[:, self.kept_by(query)] += weight[:, None, None] * (rows.T @ rows)
         return found
 
 
 def is_bound(values: Places) -> Flags:
     """Say which values of a constraint bound anything, other than cells that stay empty."""
-    return (values > 0) & (values < _PUBLISHED_NO_LIMIT)
+    return (values > 0) & (values < NO_BOUND)
 
 
 def coarsens(one: MarginalQuery, two: MarginalQuery) -> bool:
@@ -151,7 +156,7 @@ def _margin(schema: Schema, measured: Sequence[MarginalQuery], levels: Sequence[
     rest = [each.query for each in known if each.sign != "="]
     exchangeable = CellGrid.of(schema, measured, rest).exchangeable
     finest = max(exact, key=lambda each: each.size, default=None)
-    if finest is None or not any(max(finest.groups[axis]) > 0 for axis in exchangeable):
+    if finest is None or not any(any(finest.groups[axis]) for axis in exchangeable):
         return None
     everywhere = all(
         any(each.sign == "=" and each.query == finest and each.given.all() for each in level.known) for level in levels
@@ -176,15 +181,14 @@ class LimitGroups:
     margin: MarginalQuery | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
 
     @classmethod
-    def of(cls, trees: Iterable[Tree], *, queries: Iterable[MarginalQuery] = ()) -> LimitGroups:
-        """Return the rules of trees that belong together; ``queries`` are measured elsewhere."""
-        levels = [(tree.schema, level) for tree in trees for level in tree.levels]
-        schema = levels[0][0]
-        measured = [*queries, *(each.query for _, level in levels for each in level.answers)]
-        known = [each for _, level in levels for each in level.known]
+    def of(cls, trees: Sequence[Tree]) -> LimitGroups:
+        """Return the rules of trees that belong together."""
+        schema, levels = trees[0].schema, [level for tree in trees for level in tree.levels]
+        measured = [each.query for level in levels for each in level.answers]
+        known = [each for level in levels for each in level.known]
         total = schema.query(TOTAL)
         # The lowest level of the areas above shards has nothing: what is known there belongs to the shards.
-        margin = _margin(schema, measured, [level for _, level in levels if level.answers or level.known])
+        margin = _margin(schema, measured, [level for level in levels if level.answers or level.known])
         limited = tuple(
             dict.fromkeys(each.query for each in known if each.query != total and not implied(each, margin))
         )
@@ -193,9 +197,8 @@ class LimitGroups:
         grid = CellGrid.of(schema, [*dict.fromkeys(asked)], limited)
         groups, of_query = [np.ones((1, grid.cells), dtype=np.bool_)], [np.array([-1])]
         for place, query in enumerate(limited):
-            rows = query.cell_along(grid.differing)
-            groups.append(rows[None, :] == np.arange(rows.max() + 1)[:, None])
-            of_query.append(np.full(rows.max() + 1, place))
+            groups.append(grid.rows(query) > 0)
+            of_query.append(np.full(len(groups[-1]), place))
         return cls(
             grid=grid,
             queries=limited,
@@ -230,13 +233,11 @@ class AreaLimits:
     margin: Places | None = None  # (areas, cells of the margin), -1 where it is not known
 
     def take(self, rows: slice | Places) -> AreaLimits:
-        """Return the limits of some areas."""
         margin = None if self.margin is None else self.margin[rows]
         return AreaLimits(allowed=self.allowed[rows], low=self.low[rows], high=self.high[rows], margin=margin)
 
     @property
     def totals(self) -> Places:
-        """Return the totals that are known, else -1."""
         return np.where(self.low[:, 0] == self.high[:, 0], self.low[:, 0], -1)
 
 
@@ -249,20 +250,19 @@ def limits_of(rules: LimitGroups, level: Level) -> AreaLimits:
     )
     margin = None if rules.margin is None else np.full((level.areas, rules.margin.size), -1, dtype=np.int64)
     for known in level.known:
-        given = known.given[:, None]
-        values = np.asarray(known.values, dtype=np.int64)
+        given, values = known.given, known.values[known.given].astype(np.int64)
+        at = slice(0, 1)
         if margin is not None and known.sign == "=" and known.query == rules.margin:
-            margin[known.given] = values[known.given]
-            found.low[:, 0] = np.where(known.given, np.maximum(found.low[:, 0], values.sum(axis=1)), found.low[:, 0])
-            found.high[:, 0] = np.where(known.given, np.minimum(found.high[:, 0], values.sum(axis=1)), found.high[:, 0])
-        if implied(known, rules.margin) and known.query.size > 1:
+            margin[given], values = values, values.sum(axis=1, keepdims=True)  # its total is known as well
+        elif implied(known, rules.margin) and known.query.size > 1:
             continue
-        at = rules.place(known.query)
+        else:
+            at = rules.place(known.query)
         if known.sign != ">=":
-            most = np.where(values >= _PUBLISHED_NO_LIMIT, NO_LIMIT, values)
-            found.high[:, at] = np.where(given, np.minimum(found.high[:, at], most), found.high[:, at])
+            most = np.where(values >= NO_BOUND, NO_LIMIT, values)
+            found.high[given, at] = np.minimum(found.high[given, at], most)
         if known.sign != "<=":
-            found.low[:, at] = np.where(given, np.maximum(found.low[:, at], values), found.low[:, at])
+            found.low[given, at] = np.maximum(found.low[given, at], values)
     return _emptied(rules, replace(found, margin=margin))
 
 
@@ -294,22 +294,14 @@ def tightened(rules: LimitGroups, limits: AreaLimits) -> AreaLimits:
 
 def passed_up(rules: LimitGroups, own: AreaLimits, below: AreaLimits, parent: Places) -> AreaLimits:
     """Return the limits of areas with those that follow from their children."""
-    areas = len(own.low)
-    allowed = np.zeros(own.allowed.shape, dtype=np.bool_)
+    allowed, low, high = np.zeros_like(own.allowed), np.zeros_like(own.low), np.zeros_like(own.high)
     np.logical_or.at(allowed, parent, below.allowed)
-    low, high = np.zeros((areas, len(rules.groups)), np.int64), np.zeros((areas, len(rules.groups)), np.int64)
     np.add.at(low, parent, below.low)
     np.add.at(high, parent, below.high)
-    childless = np.bincount(parent, minlength=areas) == 0
-    return _emptied(
-        rules,
-        replace(
-            own,
-            allowed=own.allowed & (allowed | childless[:, None]),
-            low=np.maximum(own.low, low),
-            high=np.minimum(own.high, np.where(childless[:, None], NO_LIMIT, np.minimum(high, NO_LIMIT))),
-        ),
-    )
+    childless = (np.bincount(parent, minlength=len(low)) == 0)[:, None]
+    allowed, low = own.allowed & (allowed | childless), np.maximum(own.low, low)
+    high = np.minimum(own.high, np.where(childless, NO_LIMIT, np.minimum(high, NO_LIMIT)))
+    return _emptied(rules, replace(own, allowed=allowed, low=low, high=high))
 
 
 def limits_up(
@@ -318,54 +310,51 @@ def limits_up(
     """Return the limits of all levels from the top; ``beneath`` are those of the lowest from trees of their own."""
     found: list[AreaLimits] = []
     for place in range(len(levels) - 1, -1, -1):
-        own = limits_of(rules, levels[place])
-        if not found and beneath is not None:
-            own = beneath
-        own = _with_totals(own, levels[place], groups)
+        own = limits_of(rules, levels[place]) if found or beneath is None else beneath
+        own = _with_totals(own, members_in(levels[place], groups))
         if found:
-            below = _as_sums(tightened(rules, found[0]), levels[place + 1], groups)
-            own = passed_up(rules, own, below, levels[place + 1].parent)
+            inside = levels[place + 1]
+            own = passed_up(rules, own, _as_sums(tightened(rules, found[0]), members_in(inside, groups)), inside.parent)
         found.insert(0, own)
     return found
 
 
-def _with_totals(limits: AreaLimits, level: Level, groups: Sequence[GroupTotal]) -> AreaLimits:
+def members_in(level: Level, groups: Sequence[GroupTotal]) -> list[tuple[list[int], int]]:
+    """Return for each group of areas of a level the places of its members, and its total."""
+    own = [each for each in groups if each.level == level.name]
+    places = {code: place for place, code in enumerate(level.geocodes)} if own else {}
+    return [([places[code] for code in each.members if code in places], each.value) for each in own]
+
+
+def _with_totals(limits: AreaLimits, groups: Sequence[tuple[list[int], int]]) -> AreaLimits:
     """Return limits with the totals that are known of one area."""
-    alone = {each.members[0]: each.value for each in groups if each.level == level.name and len(each.members) == 1}
-    if not alone:
-        return limits
     low, high = limits.low.copy(), limits.high.copy()
-    for place, code in enumerate(level.geocodes):
-        if code in alone:
-            low[place, 0], high[place, 0] = max(low[place, 0], alone[code]), min(high[place, 0], alone[code])
+    for members, total in groups:
+        if len(members) == 1:
+            low[members, 0], high[members, 0] = np.maximum(low[members, 0], total), np.minimum(high[members, 0], total)
     return replace(limits, low=low, high=high)
 
 
-def _as_sums(limits: AreaLimits, level: Level, groups: Sequence[GroupTotal]) -> AreaLimits:
+def _as_sums(limits: AreaLimits, groups: Sequence[tuple[list[int], int]]) -> AreaLimits:
     """Return limits whose sums over areas are right where totals are known of groups of areas.
 
     The total of a group stands with its first member. All members have one parent.
     """
-    places = {code: place for place, code in enumerate(level.geocodes)}
     low, high = limits.low.copy(), limits.high.copy()
-    for each in groups:
-        members = [places[code] for code in each.members if code in places]
-        if each.level == level.name and len(members) > 1:
-            low[members, 0], high[members, 0] = 0, 0
-            low[members[0], 0] = high[members[0], 0] = each.value
+    for members, total in groups:
+        if len(members) > 1:
+            low[members, 0] = high[members, 0] = [total, *[0] * (len(members) - 1)]
     return replace(limits, low=low, high=high)
 
 
 def joined(parts: Sequence[AreaLimits]) -> AreaLimits:
     """Return the limits of areas one after the other."""
-    margins = [each.margin for each in parts]
+    margins = [each.margin for each in parts if each.margin is not None]
     return AreaLimits(
         allowed=np.concatenate([each.allowed for each in parts]),
         low=np.concatenate([each.low for each in parts]),
         high=np.concatenate([each.high for each in parts]),
-        margin=None
-        if any(each is None for each in margins)
-        else np.concatenate([each for each in margins if each is not None]),
+        margin=np.concatenate(margins) if margins else None,
     )
 
 
@@ -416,8 +405,6 @@ def with_unions(
     rules: LimitGroups, limits: AreaLimits, cuts: Sequence[tuple[Flags, int]]
 ) -> tuple[LimitGroups, AreaLimits]:
     """Return rules and limits with lower bounds on unions of groups more."""
-    if not cuts:
-        return rules, limits
     groups = np.concatenate([rules.groups, np.array([rows for rows, _ in cuts])])
     more = np.tile(np.array([least for _, least in cuts], dtype=np.int64), (len(limits.low), 1))
     wide = replace(
@@ -479,14 +466,4 @@ class Chain:
 
     @cached_property
     def groups(self) -> Places:
-        """Return for each query and each cell of the schema its group."""
         return np.stack([query.cell_of for query in self.queries])
-
-    def levels(self, rules: LimitGroups) -> Places:
-        """Return for each group of the rules its place in the chain, -1 if it has none."""
-        found = np.full(len(rules.groups), -1, dtype=np.int64)
-        found[0] = 0
-        for place, query in enumerate(self.queries):
-            if query in rules.queries:
-                found[rules.place(query)] = place
-        return found

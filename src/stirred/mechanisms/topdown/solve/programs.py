@@ -169,7 +169,6 @@ class _RoundingProgram:
         return [column for column, _ in terms], [value for _, value in terms]
 
     def bound(self, cells: Flags, low: float, high: float) -> None:
-        """Bound the count of some cells (children, cells)."""
         whole, (columns, values) = float(self.floors[cells].sum()), self._terms(cells)
         self.program.row(columns, low - whole, high - whole, values)
 

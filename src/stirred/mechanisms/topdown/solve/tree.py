@@ -16,25 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 from zipfile import BadZipFile
 
 import numpy as np
-import polars as pl
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.blas import one_blas_thread
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.topdown.hierarchy.counts import Counts
-from stirred.mechanisms.topdown.hierarchy.least_squares import (
-    LevelEstimates,
-    SubspaceModel,
-    UpwardPass,
-    at,
-    upward,
-)
+from stirred.mechanisms.topdown.hierarchy.least_squares import LevelEstimates, SubspaceModel, UpwardPass, at, upward
 from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery
 from stirred.mechanisms.topdown.hierarchy.tree import (
     Answers,
@@ -77,18 +70,18 @@ from stirred.mechanisms.topdown.solve.problem import (
     joined,
     limits_up,
     margins_off,
+    members_in,
     tightened,
     unions,
     with_unions,
 )
 from stirred.spec.problems import Problem
 
-T = TypeVar("T")
 Shards = Callable[[], Iterable[Shard]]  # called as often as they are gone through
+Finish = Callable[[int, "TreeCounts"], Any]
 _LEAST_VARIANCE: Final = 1e-4
 _REMEMBERED: Final = 1 << 29  # bytes of objectives that are kept between the two passes over shards
 _AT_ONCE: Final = 16  # parents that a thread takes together
-_UNROUNDED: Final = {"parent": pl.String, "geocode": pl.String, "cell": pl.Int64, "value": pl.Float64}
 
 
 # ---- how is solved ----------------------------------------------------------------------------------------
@@ -96,17 +89,15 @@ _UNROUNDED: Final = {"parent": pl.String, "geocode": pl.String, "cell": pl.Int64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverMethod:
-    """How areas are solved for: from which measurements, where totals come first, and how is rounded.
+    """How areas are solved for: from all measurements of their subtrees or their own alone, and how is rounded.
 
-    ``totals``: first at all levels between the top and the leaves, or only at those of them that measure totals well;
-    ``margins``: whether margins come first at the top, where they are measured well.
+    A rounder that settles totals first wants them before cells at all levels between the top and the leaves. Else they
+    come first where they are measured well, and so do margins at the top.
     """
 
     name: str
-    bottom_up: bool = False
-    totals: Literal["measured", "between"]
+    bottom_up: bool
     rounder: Rounder
-    margins: bool = False
 
     def totals_first(self, level: Level, *, place: int, depth: int) -> bool:
         """Say whether the totals of the areas of a level are fixed before their cells.
@@ -116,7 +107,7 @@ class SolverMethod:
         """
         if not 0 < place < depth - 1:
             return False
-        if self.totals == "between" or not level.answers:
+        if self.rounder.totals_first or not level.answers:
             return True
         finest = max(level.answers, key=lambda each: each.query.size)
         total = [each for each in level.answers if each.query.size == 1]
@@ -126,26 +117,22 @@ class SolverMethod:
 ARMS: Final[Mapping[str, SolverMethod]] = {
     arm.name: arm
     for arm in (
-        SolverMethod(name="default", bottom_up=True, totals="measured", rounder=Rounder(), margins=True),
-        SolverMethod(name="blue", bottom_up=True, totals="between", rounder=Rounder(pre_rounded=2, totals_first=True)),
-        SolverMethod(
-            name="bureau", bottom_up=False, totals="between", rounder=Rounder(pre_rounded=1, totals_first=True)
-        ),
+        SolverMethod(name="default", bottom_up=True, rounder=Rounder()),
+        SolverMethod(name="blue", bottom_up=True, rounder=Rounder(pre_rounded=2, totals_first=True)),
+        SolverMethod(name="bureau", bottom_up=False, rounder=Rounder(pre_rounded=1, totals_first=True)),
     )
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveOptions:
-    """How to solve: the arm, known totals of groups of areas, given parents, where and on how many threads.
+    """How to solve: the arm, known totals of groups of areas, where and on how many threads.
 
     Shards run on ``engine``, or else on the threads that areas above them have too.
     """
 
     arm: SolverMethod
     groups: tuple[GroupTotal, ...] = ()
-    parents: Mapping[tuple[str, str], tuple[Places, Places]] = field(default_factory=dict)  # (level, geocode): counts
-    keep_unrounded: bool = False
     threads: int = 1
     engine: Engine | None = None
     store: LevelStore | None = None
@@ -157,7 +144,6 @@ class SolveOptions:
         return replace(self, threads=1, engine=None, progress=None)
 
     def report(self, stage: str, done: int, whole: int) -> None:
-        """Report how far it is."""
         if self.progress is not None:
             self.progress(stage, done, whole)
 
@@ -167,7 +153,6 @@ class LevelCounts(SolverReport):
     """The counts of the areas of a level, and what happened."""
 
     counts: Counts
-    unrounded: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_UNROUNDED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,12 +162,6 @@ class TreeCounts(SolverReport):
     tree: Tree
     levels: tuple[Counts, ...]
     is_top: bool  # whether these are the areas above the shards
-    unrounded: pl.DataFrame  # children before rounding: parent, geocode, cell, value; zeros are left out
-
-    @property
-    def leaves(self) -> pl.DataFrame:
-        """Return the counts of the leaves as they are published."""
-        return self.levels[-1].frame(self.tree.schema, self.tree.levels[-1].geocodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,28 +179,20 @@ class LevelStore:
         """Return the level that was kept under a name; None if there is none, or it is damaged."""
         try:
             with self._path(name).open("rb") as stream, np.load(stream) as kept:
-                parents, iterations, gap = kept["done"]
-                return LevelCounts(
-                    counts=Counts(starts=kept["starts"], cells=kept["cells"], counts=kept["counts"]),
-                    events=tuple(SolverEvent(**each) for each in json.loads(kept["events"].tobytes())),
-                    parents=int(parents),
-                    iterations=int(iterations),
-                    largest_gap=float(gap),
-                )
+                report = json.loads(kept["report"].tobytes())
+                report["events"] = tuple(SolverEvent(**each) for each in report["events"])
+                counts = Counts(starts=kept["starts"], cells=kept["cells"], counts=kept["counts"])
+                return LevelCounts(counts=counts, **report)
         except (OSError, ValueError, EOFError, BadZipFile):
             return None
 
     def save(self, name: str, level: LevelCounts) -> None:
-        """Keep a level, completely or not at all."""
+        counts = level.counts
+        report = SolverReport.of([level])
+        report["events"] = [asdict(each) for each in level.events]
+        written = np.frombuffer(json.dumps(report).encode(), dtype=np.uint8)
         with replacing(self._path(name)) as writing, writing.open("wb") as stream:
-            np.savez(
-                stream,
-                starts=level.counts.starts,
-                cells=level.counts.cells,
-                counts=level.counts.counts,
-                events=np.frombuffer(json.dumps([asdict(each) for each in level.events]).encode(), dtype=np.uint8),
-                done=np.array([level.parents, level.iterations, level.largest_gap]),
-            )
+            np.savez(stream, starts=counts.starts, cells=counts.cells, counts=counts.counts, report=written)
 
 
 @contextmanager
@@ -301,12 +272,10 @@ class Strategy:
     @one_blas_thread()
     def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates] | None = None) -> list[Objective]:
         """Return the objectives of all levels of a shard; note in ``beneath`` what it says of its top."""
-        grid, upper = self.rules.grid, tree.names[:-1]
-        leaves = own_objective(grid, tree.levels[-1], dense=False)
+        upper = tree.names[:-1]
+        leaves = own_objective(self.rules.grid, tree.levels[-1], dense=False)
         if not self.options.arm.bottom_up:
-            levels = inherited(tree.levels)[: len(upper)]
-            self._require_measured(levels[0] if levels else tree.levels[0])
-            return [*(own_objective(grid, level, dense=True) for level in levels), leaves]
+            return [*self._own_objectives(inherited(tree.levels))[: len(upper)], leaves]
         groups, linear = self._groups_in(tree), self._without_margin(tree)
         if not any(each.level == tree.names[-1] for each in groups):  # a group of leaves needs each of them
             linear = collapsed(linear, self.model)
@@ -323,23 +292,24 @@ class Strategy:
         if self.options.arm.bottom_up:
             up = upward(self.model, regrouped(self._without_margin(top), self._groups_in(top)), beneath=beneath)
             return self._bottom_up(up, top.names)
-        self._require_measured(top.levels[0])
-        return [*(own_objective(self.rules.grid, level, dense=True) for level in top.levels[:-1]), stacked(tops)]
+        return [*self._own_objectives(top.levels[:-1]), stacked(tops)]
 
     def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         grid, model = self.rules.grid, self.model
         by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
         found = [bottom_up_objective(grid, model, estimates) for estimates in by_level]
-        if self.options.arm.margins and names[0] == self.names[0] and self.rules.margin is None:
+        if not self.options.arm.rounder.totals_first and names[0] == self.names[0] and self.rules.margin is None:
             found[0] = replace(found[0], margins=margins_of(grid, model, by_level[0], self.measured))
         return found
 
-    def _require_measured(self, top: Level) -> None:
-        """Refuse an area at the very top that an arm knows nothing of."""
+    def _own_objectives(self, levels: Sequence[Level]) -> list[Objective]:
+        """Return the objectives of levels from their own measurements; refuse a very top that has none."""
+        top = levels[0]
         if top.name == self.names[0] and not any(np.isfinite(each.variance).any() for each in top.answers):
             what = f"the arm '{self.options.arm.name}' uses the measurements of each level alone, and the top has none"
             raise bad_plan(what, where="arm", remedy="use the arm 'default', or give measurements of the top")
+        return [own_objective(self.rules.grid, level, dense=True) for level in levels]
 
     def _without_margin(self, tree: Tree) -> Tree:
         """Return a tree for the linear estimates: an earlier release binds the counts, and does not measure them."""
@@ -358,24 +328,20 @@ class Strategy:
     def step(self, level: Level, limits: AreaLimits, objective: Objective) -> LevelStep:
         """Return what all parents of a level share."""
         group, group_total = np.zeros(level.areas, dtype=np.int64), [-1]
-        places = {code: place for place, code in enumerate(level.geocodes)} if self.options.groups else {}
-        for each in self.options.groups:
-            members = [places[code] for code in each.members if code in places]
-            if each.level == level.name and len(members) > 1:
+        for members, total in members_in(level, self.options.groups):
+            if len(members) > 1:
                 group[members] = len(group_total)
-                group_total.append(each.value)
+                group_total.append(total)
         return LevelStep(
-            name=level.name,
+            level=level,
             rules=self.rules,
             objective=objective,
             limits=limits,
             chain=self.chain,
             rounder=self.options.arm.rounder,
             totals_first=level.name in self.totals_first,
-            geocodes=level.geocodes,
             group=group,
             group_total=np.array(group_total, dtype=np.int64),
-            keep_unrounded=self.options.keep_unrounded,
         )
 
 
@@ -421,19 +387,18 @@ def _usable(shard: Shard) -> Tree:
 # ---- all trees --------------------------------------------------------------------------------------------
 
 
-def solve(shards: Shards, options: SolveOptions, *, top: Tree | None = None) -> Iterator[TreeCounts]:
+def _as_solved(number: int, tree: TreeCounts) -> TreeCounts:
+    return tree
+
+
+def solve(
+    shards: Shards, options: SolveOptions, finish: Finish = _as_solved, *, top: Tree | None = None
+) -> Iterator[Any]:
     """Yield the solved trees: first the areas above the shards if there are any, then the shards in their order.
 
-    The lowest level of ``top`` are the areas at the top of the shards, in their order; what was measured there, and is
-    known of them, belongs to the shards. It is None where there is one shard with everything.
+    They are :class:`TreeCounts`, or what ``finish`` makes of these and their numbers, there where they are solved. Of
+    ``top``, the areas above the shards, see :class:`Measurements`.
     """
-    return solve_and(shards, options, lambda number, tree: tree, top=top)
-
-
-def solve_and(
-    shards: Shards, options: SolveOptions, finish: Callable[[int, TreeCounts], T], *, top: Tree | None = None
-) -> Iterator[T]:
-    """Yield what ``finish`` makes of each solved tree and its number, there where it was solved."""
     engine = options.engine or LocalEngine(threads=options.threads)
     top = None if top is None else _usable(top)
     strategy = Strategy.of(shards, top, options, engine)
@@ -476,11 +441,11 @@ class _ObjectiveCache(dict[int, list[Objective]]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _ShardTask(Generic[T]):
+class _ShardTask:
     """The two passes over a shard: upwards what it says of its top, downwards its counts."""
 
     strategy: Strategy
-    finish: Callable[[int, TreeCounts], T]
+    finish: Finish
     remembered: _ObjectiveCache = field(default_factory=_ObjectiveCache)
 
     def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, LevelEstimates]]:
@@ -491,7 +456,7 @@ class _ShardTask(Generic[T]):
         return limits.take(slice(0, 1)), first_of(objectives[0]), by_level
 
     @one_blas_thread()
-    def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> T:
+    def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> Any:
         place, tree = numbered[0], _usable(numbered[1])
         objectives = self.remembered.pop(place, None) or self.strategy.objectives(tree)
         objectives[-1] = replace(objectives[-1], answers=tree.levels[-1].answers)
@@ -536,7 +501,6 @@ def _go_down(
         tree=tree,
         levels=tuple(levels),
         is_top=is_top,
-        unrounded=pl.concat([each.unrounded for each in done]),
         **SolverReport.of(done),
     )
 
@@ -556,8 +520,7 @@ def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
 
 def _root(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
     """Return the area at the top; it keeps what follows from known totals of its children (case 23)."""
-    name = step.geocodes[0]
-    found = without_parent(step, name)
+    found = without_parent(step)
     if below is None:
         return found
     rules = step.rules
@@ -566,20 +529,19 @@ def _root(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
     if all(found.counts[0][rows[row]].sum() >= least for rows, least in cuts):
         return found
     rules, limits = with_unions(rules, step.limits, cuts)
-    return without_parent(replace(step, rules=rules, limits=limits), name)
+    return without_parent(replace(step, rules=rules, limits=limits))
 
 
 def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, counts: Counts) -> LevelCounts:
-    """Return the children of all areas of the level above, which hold ``counts`` unless others are given."""
+    """Return the children of all areas of the level above, which hold ``counts``."""
     above, level = tree.levels[place - 1], tree.levels[place]
     starts = level.starts(above.areas)
 
     def some(first: int) -> list[ChildCounts]:
         found = []
         for parent in range(first, min(first + _AT_ONCE, above.areas)):
-            code, children = above.geocodes[parent], slice(int(starts[parent]), int(starts[parent + 1]))
-            cells, held = options.parents.get((above.name, code), counts[parent])
-            found.append(solve_children(step, code, cells, held, children))
+            children = slice(int(starts[parent]), int(starts[parent + 1]))
+            found.append(solve_children(step, above.geocodes[parent], *counts[parent], children))
         return found
 
     firsts = range(0, above.areas, _AT_ONCE)
@@ -588,17 +550,4 @@ def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, count
         for part in pool.map(some, firsts) if options.threads > 1 else map(some, firsts):
             found += part
             options.report(level.name, len(found), above.areas)
-    solved = _level_counts(found)
-    return replace(solved, unrounded=_unrounded(above, level, found)) if options.keep_unrounded else solved
-
-
-def _unrounded(above: Level, level: Level, found: Sequence[ChildCounts]) -> pl.DataFrame:
-    starts, parts = level.starts(above.areas), [pl.DataFrame(schema=_UNROUNDED)]
-    for place, each in enumerate(found):
-        if each.values is not None:
-            child, cell = np.nonzero(each.values)
-            codes = pl.Series(level.geocodes[starts[place] : starts[place + 1]], dtype=pl.String)
-            parent = pl.repeat(above.geocodes[place], len(child), dtype=pl.String, eager=True)
-            columns = parent, codes.gather(child), each.cells[cell], each.values[child, cell]
-            parts.append(pl.DataFrame(dict(zip(_UNROUNDED, columns, strict=True))))
-    return pl.concat(parts)
+    return _level_counts(found)
