@@ -296,11 +296,10 @@ class Strategy:
 
     def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
-        grid, model = self.rules.grid, self.model
         by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
-        found = [bottom_up_objective(grid, model, estimates) for estimates in by_level]
+        found = [bottom_up_objective(self.rules.grid, estimates) for estimates in by_level]
         if not self.options.arm.rounder.totals_first and names[0] == self.names[0] and self.rules.margin is None:
-            found[0] = replace(found[0], margins=margins_of(grid, model, by_level[0], self.measured))
+            found[0] = replace(found[0], margins=margins_of(self.rules.grid, by_level[0], self.measured))
         return found
 
     def _own_objectives(self, levels: Sequence[Level]) -> list[Objective]:
