@@ -310,4 +310,4 @@ def published_columns(schema: Schema, *, constraints: bool = False) -> tuple[str
 
 def schema_document(schema: Schema) -> dict[str, Any]:
     """Return a schema as plain data."""
-    return _SCHEMA.dump_python(schema, mode="json")  # type: ignore[no-any-return]
+    return _SCHEMA.dump_python(schema, mode="json")

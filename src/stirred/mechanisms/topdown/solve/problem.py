@@ -136,10 +136,9 @@ def is_bound(values: Places) -> Flags:
 def coarsens(one: MarginalQuery, two: MarginalQuery) -> bool:
     """Say whether the cells of one query are unions of those of another.
 
-    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
-    >>> a, b = (Attribute(name=name, codes=("1", "2")) for name in "ab")
-    >>> toy = Schema(name="toy", attributes=(a, b))
-    >>> coarsens(toy.query("a"), toy.query("a * b")), coarsens(toy.query("a"), toy.query("b"))
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
+    >>> hhgq, race, both = map(shipped_schema("pl94-persons").query, ("hhgq", "cenrace", "hhgq * cenrace"))
+    >>> coarsens(hhgq, both), coarsens(hhgq, race)
     (True, False)
     """
     return all(

@@ -138,11 +138,6 @@ class SolveOptions:
     store: LevelStore | None = None
     progress: Callable[[str, int, int], None] | None = None
 
-    @property
-    def alone(self) -> SolveOptions:
-        """Return them for a task, which has no threads and reports no progress."""
-        return replace(self, threads=1, engine=None, progress=None)
-
     def report(self, stage: str, done: int, whole: int) -> None:
         if self.progress is not None:
             self.progress(stage, done, whole)
@@ -275,7 +270,8 @@ class Strategy:
         upper = tree.names[:-1]
         leaves = own_objective(self.rules.grid, tree.levels[-1], dense=False)
         if not self.options.arm.bottom_up:
-            return [*self._own_objectives(inherited(tree.levels))[: len(upper)], leaves]
+            levels = inherited(tree.levels)[: len(upper)] or tree.levels
+            return [*self._own_objectives(levels)[: len(upper)], leaves]
         groups, linear = self._groups_in(tree), self._without_margin(tree)
         if not any(each.level == tree.names[-1] for each in groups):  # a group of leaves needs each of them
             linear = collapsed(linear, self.model)
@@ -405,7 +401,8 @@ def solve(
         for number, tree in enumerate(map(_usable, shards())):
             yield finish(number, _go_down(strategy, tree, strategy.limits(tree.levels), strategy.objectives(tree)))
         return
-    task = _ShardTask(strategy=replace(strategy, options=options.alone), finish=finish)
+    alone = replace(options, threads=1, engine=None, progress=None)  # a task has no threads, and reports nothing
+    task = _ShardTask(strategy=replace(strategy, options=alone), finish=finish)
     limits, tops = [], []
     beneath: dict[str, LevelEstimates] = {}
     for limit, objective, by_level in engine.map_groups(enumerate(shards()), task.up):
