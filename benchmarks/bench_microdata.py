@@ -277,7 +277,7 @@ def group(nation: Nation) -> list[str]:
 
     def kept(own: parent.Parent, *others: Any, by_cell: bool) -> Any:
         found = usual(own, *others, by_cell=by_cell)
-        if own.step.name == "Block" and by_cell:
+        if own.step.level.name == "Block" and by_cell:
             problems.append(found)
         return found
 

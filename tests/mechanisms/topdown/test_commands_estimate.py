@@ -181,3 +181,27 @@ def test_the_commands_are_named_as_documented() -> None:
     assert [each.name for each in COMMANDS][:2] == ["estimate", "interval"]
     options = {name.rstrip("_") for name in HierarchyEstimateOptions.model_fields}
     assert options == {"measurements", "constraints", "totals", "spine", "schema", "areas", "targets", "out"}
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("attributes = 5", "attributes"),
+        ("[[attributes]]\nname = 'a'\ncodes = 5", "attributes 0 codes"),
+        ("[[attributes]]\nname = 'a'\ncodes = ['1', '2']\ngroupings = 3", "attributes 0 groupings"),
+        ("[[attributes]]\nname = 'a'\ncodes = ['1', '2']\ngroupings = { b = [3] }", "attributes 0 groupings b 0"),
+        ("[[attributes]]\nname = 'a'", "attributes 0 codes"),
+    ],
+)
+def test_a_file_whose_attributes_are_not_attributes_is_refused_with_the_place(
+    text: str, where: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(PlanError, match=f"schema s {where}"):
+        schema_named(str(tmp_path / "s.toml"), attributes=lambda _: [])
+
+
+def test_codes_and_groups_of_a_file_may_be_numbers(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("[[attributes]]\nname = 'a'\ncodes = [1, 2]\ngroupings = { b = [[1, 2]] }")
+    schema = schema_named(str(tmp_path / "s.toml"), attributes=lambda _: [])
+    assert schema.attributes == (Attribute(name="a", codes=("1", "2"), groupings={"b": (0, 0)}),)

@@ -116,9 +116,10 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
         squares = many = 0.0
         monkeypatch.setattr(measuring, "DiscreteGaussian", lambda sigma2: DiscreteGaussian(sigma2 * factor))
         own = part(queries=["detailed"], rho="1/2")
+        asked = [tuple(measuring._noisy_queries(own, depth)) for depth in range(own.spine.depth)]
         streams = [Streams.of(Entropy.from_seed(seed), "ward detailed") for seed in range(200)]
         for each in streams:
-            *_, task = measuring._tasks(own, 0, 0, 4)
+            *_, task = measuring._tasks(own, asked, 0, 0, 4)
             ((query, sigma2),) = task.queries
             (block,) = measuring.noisy(task, query, sigma2, each)
             noise = (block - own.answers(own.schema.query("detailed"), 3, range(45)))[1:]

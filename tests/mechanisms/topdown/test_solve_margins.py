@@ -59,7 +59,7 @@ def margins(tree: Tree) -> tuple[CellGrid, tuple[MarginForm, ...]]:
     queries = [each.query for each in tree.levels[0].answers]
     grid = CellGrid.of(SCHEMA, queries, [SCHEMA.query("home")])
     model = model_on(grid, queries)
-    return grid, margins_of(grid, model, upward(model, tree).by_level[0], queries)
+    return grid, margins_of(grid, upward(model, tree).by_level[0], queries)
 
 
 def test_margins_that_are_measured_well_come_from_coarse_to_fine_and_others_not_at_all() -> None:

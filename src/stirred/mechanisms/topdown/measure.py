@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,6 @@ from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
 from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from stirred.mechanisms.topdown.store import (
     MeasurementStore,
-    PieceFile,
     PieceWriter,
     StoreWriter,
     schema_document,
@@ -226,25 +225,17 @@ class Population(RecordKind):
     def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
         return self.spine.counts(self.counts, depth, areas).answers(query)
 
-    @property
-    def idle(self) -> frozenset[int]:
-        return frozenset() if self.shares is None else self.shares.idle
 
-    def queries_at(self, depth: int) -> list[MarginalQuery]:
-        names = [] if self.shares is None else self.shares.measured(self.spine.names[depth])
-        return [self.schema.query(name) for name in names]
-
-    def sigma2(self, depth: int, query: MarginalQuery) -> dict[int, Fraction]:
-        """Return the variance parameters at a level, by the level from which on an area has the budget."""
-        return _sigma2(self, depth, query)
+NoisyQuery = tuple[MarginalQuery, dict[int, Fraction]]  # with variance parameters by the level that has the budget
 
 
-@lru_cache(maxsize=1_000)
-def _sigma2(part: Population, depth: int, query: MarginalQuery) -> dict[int, Fraction]:
-    assert part.shares is not None
+def _noisy_queries(part: Population, depth: int) -> Iterator[NoisyQuery]:
+    """Yield what is measured at a level."""
     names = part.spine.names
-    found = {s: part.shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
-    return {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
+    for name in () if part.shares is None else part.shares.measured(names[depth]):
+        query = part.schema.query(name)
+        found = {s: part.shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
+        yield query, {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -255,7 +246,7 @@ class LevelTask:
     first: int  # place of the first area in its level, by which noise is addressed
     since: Integers
     counts: Counts
-    queries: tuple[tuple[MarginalQuery, dict[int, Fraction]], ...] = ()
+    queries: tuple[NoisyQuery, ...] = ()
     rules: tuple[tuple[Rule, Counts | None], ...] = ()
 
 
@@ -266,7 +257,7 @@ class _Draw:
     folder: Path
     key: bytes = field(repr=False)
 
-    def __call__(self, tasks: Sequence[LevelTask]) -> PieceFile:
+    def __call__(self, tasks: Sequence[LevelTask]) -> tuple[str, list[dict[str, Any]]]:
         entropy = Entropy.from_kept(self.key)
         return write_piece(self.folder, lambda piece: _write(piece, tasks, entropy))
 
@@ -285,12 +276,12 @@ def measure(
         "budget": None if part.shares is None else part.shares.document(),
         "seeded": entropy.seeded,
     }
-    writer = StoreWriter(folder, header)
+    writer, asked = StoreWriter(folder, header), [tuple(_noisy_queries(part, depth)) for depth in range(spine.depth)]
     draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
         # Everybody is counted here: these few areas are measured where the records are.
-        writer.add("top", draw([*_tasks(part, 0, 0, cut)]))
-    pieces = ([*_tasks(part, cut, shard, spine.depth)] for shard in range(spine.areas(cut)))
+        writer.add("top", draw([*_tasks(part, asked, 0, 0, cut)]))
+    pieces = ([*_tasks(part, asked, cut, shard, spine.depth)] for shard in range(spine.areas(cut)))
     for shard, written in enumerate(engine.map_groups(pieces, draw)):
         writer.add(str(spine.geocodes[cut][shard]), written)
         if progress:
@@ -298,9 +289,11 @@ def measure(
     return writer.finish()
 
 
-def _tasks(part: Population, depth: int, area: int, until: int) -> Iterator[LevelTask]:
+def _tasks(
+    part: Population, asked: Sequence[tuple[NoisyQuery, ...]], depth: int, area: int, until: int
+) -> Iterator[LevelTask]:
     """Yield the levels of the tree below an area; the level ``until``, if there is one, is listed without answers."""
-    spine = part.spine
+    spine, idle = part.spine, frozenset[int]() if part.shares is None else part.shares.idle
     first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
 
     def counts(leaves: Counts, depth: int, areas: range) -> Counts:
@@ -313,9 +306,9 @@ def _tasks(part: Population, depth: int, area: int, until: int) -> Iterator[Leve
         yield LevelTask(
             level=level,
             first=areas.start,
-            since=spine.carried(own, areas, idle=part.idle),
+            since=spine.carried(own, areas, idle=idle),
             counts=counts(part.counts, own, areas),
-            queries=tuple((each, part.sigma2(own, each)) for each in part.queries_at(own) if own < until),
+            queries=asked[own] if own < until else (),
             rules=tuple(
                 (replace(rule, source=None), None if rule.source is None else counts(rule.source, own, areas))
                 for rule in rules
@@ -343,9 +336,7 @@ def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> 
             )
         for rule, source in task.rules:
             piece.numbers(
-                lambda r=rule, c=source, n=task.level.areas: (
-                    r.of(c, b) for b in blocks(n, max(1, _NUMBERS // r.query.size))
-                ),  # type: ignore[misc]
+                partial(_known, rule, source, task.level.areas),
                 columns=rule.query.size,
                 **facts,
                 role="known",
@@ -354,6 +345,10 @@ def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> 
                 kept=rule.query.kept,
                 sign=rule.sign,
             )
+
+
+def _known(rule: Rule, source: Counts | None, areas: int) -> Iterator[Integers]:
+    return (rule.of(source, some) for some in blocks(areas, max(1, _NUMBERS // rule.query.size)))
 
 
 def noisy(
@@ -368,12 +363,11 @@ def noisy(
         truth, since = task.counts.answers(query, block), task.since[block.start : block.stop]
         found = np.zeros_like(truth)
         for level, law in laws.items():
-            rows = np.flatnonzero(since == level)
-            noise = np.empty((rows.size, query.size), dtype=np.int64)
-            if rows.size:
+            if (rows := np.flatnonzero(since == level)).size:
+                noise = np.empty((rows.size, query.size), dtype=np.int64)
                 chunks = (task.first + block.start + rows).astype(np.uint64)
                 fill_noise_rows(law, noise, chunks=chunks, streams=streams)
-            found[rows] = truth[rows] + noise
+                found[rows] = truth[rows] + noise
         yield found
 
 
@@ -381,10 +375,8 @@ def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str
     """Return how many areas each level, query and variance parameter has: what an audit of the files looks for."""
     found: dict[tuple[str, str, str], int] = {}
     for depth, level in enumerate(spine.names):
-        for since, many in zip(
-            *np.unique(spine.carried(depth, range(spine.areas(depth)), idle=shares.idle), return_counts=True),
-            strict=True,
-        ):
+        carried = spine.carried(depth, range(spine.areas(depth)), idle=shares.idle)
+        for since, many in zip(*np.unique(carried, return_counts=True), strict=True):
             for name in shares.measured(level) if since != BYPASSED else ():
                 sigma2 = shares.sigma2(level, schema.query(name).name, since=spine.names[since])
                 if sigma2 is not None:

@@ -24,11 +24,12 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import TypeAdapter
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.hierarchy.counts import Integers
-from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
 
 JOURNAL: Final = "journal.jsonl"
@@ -38,6 +39,7 @@ _WRITING: Final = ".writing"
 _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
+_SCHEMA: Final = TypeAdapter(Schema)
 Blocks = Callable[[], Iterable[npt.NDArray[np.int64]]]
 Entry = Mapping[str, Any]
 
@@ -67,11 +69,11 @@ class StoreWriter:
         os.write(self._journal, line + b"\n")
         os.fsync(self._journal)
 
-    def add(self, name: str, written: PieceFile) -> None:
-        """Take a piece that was written whole, and note it."""
-        path = self.folder / f"{self.pieces:05d}.bin"
-        os.rename(self.folder / written.file, path)
-        self._line({"piece": name, "file": path.name, "arrays": written.arrays})
+    def add(self, name: str, written: tuple[str, list[dict[str, Any]]]) -> None:
+        """Take a piece that was written whole (:func:`write_piece`), and note it."""
+        path, (file, arrays) = self.folder / f"{self.pieces:05d}.bin", written
+        os.rename(self.folder / file, path)
+        self._line({"piece": name, "file": path.name, "arrays": arrays})
         self.pieces += 1
 
     def finish(self) -> MeasurementStore:
@@ -83,23 +85,15 @@ class StoreWriter:
         return MeasurementStore.open(self.folder)
 
 
-@dataclass(frozen=True, slots=True)
-class PieceFile:
-    """A piece that was written: the file, and what is in it."""
-
-    file: str
-    arrays: list[dict[str, Any]]
-
-
-def write_piece(folder: Path, write: Callable[[PieceWriter], None]) -> PieceFile:
-    """Write one piece whole, under a name that no other attempt at it has."""
+def write_piece(folder: Path, write: Callable[[PieceWriter], None]) -> tuple[str, list[dict[str, Any]]]:
+    """Write one piece whole, under a name that no other attempt at it has; return the name and what is in it."""
     name = f"{uuid4().hex}{_WRITING}"
     with os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as stream:
         piece = PieceWriter(stream)
         write(piece)
         stream.flush()
         os.fsync(stream.fileno())
-    return PieceFile(name, piece.arrays)
+    return name, piece.arrays
 
 
 class PieceWriter:
@@ -120,7 +114,8 @@ class PieceWriter:
     def numbers(self, blocks: Blocks, *, columns: int, **facts: Any) -> None:
         """Write whole numbers, which come in blocks of rows, as narrow as they fit; blocks may be asked for again."""
         for kind in _KINDS:
-            fitting = takewhile(partial(_fits, most=np.iinfo(kind).max), blocks())
+            most = np.iinfo(kind).max
+            fitting = takewhile(lambda block, most=most: np.abs(block).max(initial=0) <= most, blocks())  # type: ignore[misc]
             if self._put({**facts, "dtype": kind, "columns": columns}, (block.astype(kind) for block in fitting)):
                 return
 
@@ -143,10 +138,6 @@ class PieceWriter:
         return True
 
 
-def _fits(block: Integers, *, most: int) -> bool:
-    return not block.size or (int(block.max()) <= most and int(block.min()) >= -most)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeasurementStore:
     """Measurements that were drawn, read back shard by shard; nothing of it is in memory until it is used."""
@@ -164,9 +155,8 @@ class MeasurementStore:
             lines = (folder / JOURNAL).read_bytes().splitlines()
         except OSError:
             raise _bad("there is no measurement store here", folder, "name the folder with journal.jsonl") from None
-        before = ""
         found: list[dict[str, Any]] = []
-        for line in lines:
+        for line, before in zip(lines, ("", *(hashlib.sha256(line).hexdigest() for line in lines)), strict=False):
             try:
                 facts = json.loads(line)
                 whole = facts["before"] == before
@@ -175,10 +165,10 @@ class MeasurementStore:
             if not whole:
                 raise _bad(f"line {len(found) + 1} of its journal is not as it was written", folder)
             found.append(facts)
-            before = hashlib.sha256(line).hexdigest()
         if len(found) < 2 or found[-1].get("pieces") != len(found) - 2:
             raise _bad("the draw was not finished, and what there is of it is not a release", folder)
-        return cls(folder=folder, header=found[0], pieces=found[1:-1], schema=schema_from(found[0]["schema"]))
+        schema = _SCHEMA.validate_python(found[0]["schema"])
+        return cls(folder=folder, header=found[0], pieces=found[1:-1], schema=schema)
 
     def check(self) -> int:
         """Compare every array with its checksum, and return how many there are."""
@@ -198,11 +188,7 @@ class MeasurementStore:
     def shards(self) -> Iterator[Callable[[], Tree]]:
         """Yield how to open the trees that are worked on apart, each with its area at the top, answers included."""
         for piece in self.pieces[bool(self.header["shard"]) :]:
-            yield replace(self, folder=self.folder.absolute(), header={}, pieces=(piece,)).only
-
-    def only(self) -> Tree:
-        (piece,) = self.pieces
-        return self._tree(piece)
+            yield partial(replace(self, folder=self.folder.absolute(), header={}, pieces=())._tree, piece)
 
     def _array(self, piece: Mapping[str, Any], entry: Entry) -> npt.NDArray[Any]:
         shape = (entry["rows"], entry["columns"]) if entry["columns"] > 1 else (entry["rows"],)
@@ -231,19 +217,10 @@ class MeasurementStore:
                     variance = _variances(entry["sigma2"], own["since"])
                     answers.append(Answers(query=query, values=values, variance=variance))
                 else:
-                    given = np.ones(len(values), dtype=np.bool_)
-                    known.append(
-                        Constraint(query=query, sign=entry["sign"], values=values.astype(np.int64), given=given)
-                    )
-            levels.append(
-                Level(
-                    name=name,
-                    geocodes=tuple(code.decode() for code in own["geocode"].tolist()),
-                    parent=own["parent"].astype(np.int64),
-                    answers=tuple(answers),
-                    known=tuple(known),
-                )
-            )
+                    given, whole = np.ones(len(values), dtype=np.bool_), values.astype(np.int64)
+                    known.append(Constraint(query=query, sign=entry["sign"], values=whole, given=given))
+            codes, parent = tuple(code.decode() for code in own["geocode"].tolist()), own["parent"].astype(np.int64)
+            levels.append(Level(name=name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))
         return Tree(schema=self.schema, levels=tuple(levels))
 
     def _query(self, entry: Entry) -> MarginalQuery:
@@ -276,7 +253,10 @@ class MeasurementStore:
                         block = _in_32_bits(values[rows].reshape(-1, query.size))
                         own = [texts.gather(rows), pl.Series("value", block).arr.to_list()]
                         if role == "answers":
-                            own += _noise_columns(entry["sigma2"], since[rows])
+                            noise = pl.Series("sigma2", since[rows].astype(np.int64)).replace_strict(
+                                measured, [*entry["sigma2"].values()], return_dtype=pl.String
+                            )
+                            own += [pl.Series("variance", _variances(entry["sigma2"], since[rows])), noise]
                         yield pl.DataFrame(own).with_columns(self._same(entry, query)).select(columns)
 
     def _same(self, entry: Entry, query: MarginalQuery) -> list[pl.Expr]:
@@ -297,13 +277,6 @@ def _in_32_bits(block: npt.NDArray[np.signedinteger]) -> npt.NDArray[np.int32]:
     """
     wide = block.dtype.itemsize > np.dtype(np.int32).itemsize
     return (np.minimum(block, NO_BOUND) if wide else block).astype(np.int32)
-
-
-def _noise_columns(sigma2: Mapping[str, str], since: Integers) -> list[pl.Series]:
-    texts = pl.Series("sigma2", since.astype(np.int64)).replace_strict(
-        [int(key) for key in sigma2], [*sigma2.values()], return_dtype=pl.String
-    )
-    return [pl.Series("variance", _variances(sigma2, since)), texts]
 
 
 def _variances(sigma2: Mapping[str, str], since: Integers) -> npt.NDArray[np.float64]:
@@ -337,21 +310,4 @@ def published_columns(schema: Schema, *, constraints: bool = False) -> tuple[str
 
 def schema_document(schema: Schema) -> dict[str, Any]:
     """Return a schema as plain data."""
-    attributes = [
-        {"name": each.name, "codes": list(each.codes), "groupings": {n: list(g) for n, g in each.groupings.items()}}
-        for each in schema.attributes
-    ]
-    return {"name": schema.name, "attributes": attributes}
-
-
-def schema_from(content: Mapping[str, Any]) -> Schema:
-    """Return the schema of plain data."""
-    attributes = [
-        Attribute(
-            name=each["name"],
-            codes=tuple(each["codes"]),
-            groupings={name: tuple(groups) for name, groups in each["groupings"].items()},
-        )
-        for each in content["attributes"]
-    ]
-    return Schema(name=content["name"], attributes=tuple(attributes))
+    return _SCHEMA.dump_python(schema, mode="json")

@@ -39,6 +39,7 @@ Members = tuple[Places, Numbers]  # kinds of children, and how many there are of
 _AGREE: Final = 1e-6
 _ROUNDING: Final = 1e-9
 _NAMED: Final = 5
+_SPREAD: Final = ("root", "unknown", "exact")
 # Among a million areas, one is as far apart as this by chance once in a thousand files.
 _APART: Final = 6.0
 
@@ -161,19 +162,18 @@ def _own(model: SubspaceModel, level: Level, zeros: Flags) -> LevelEstimates:
         look = model.like[each]
         if look not in matrices:
             measured = [
-                (model.spaces, answers.query, weight[first])
+                (answers.query, weight[first])
                 for answers, weight in zip(level.answers, weights, strict=True)
                 if {*each} <= {*model.spaces.kept(answers.query)}
             ]
-            matrices[look] = _informed(measured, zeros[first])
+            matrices[look] = _informed(model.spaces, measured, zeros[first])
             spread[look] = matrices[look][1]
-        if each not in model.seen:
-            continue
-        mean[each] = np.zeros((level.areas, model.spaces.cells, model.spaces.width(each)))
+        if each in model.seen:
+            mean[each] = np.zeros((level.areas, model.spaces.cells, model.spaces.width(each)))
     split = [model.spaces.split(each.query, each.values) for each in level.answers]
     for each, found in mean.items():
         rows = [
-            (model.spaces.scale(answers.query) * model.spaces.rows(answers.query), weight, parts[each])
+            (model.spaces.matrix(answers.query), weight, parts[each])
             for answers, weight, parts in zip(level.answers, weights, split, strict=True)
             if each in parts
         ]
@@ -191,11 +191,13 @@ def _own(model: SubspaceModel, level: Level, zeros: Flags) -> LevelEstimates:
     return _held(model, estimates, fixed, zeros, first) if fixed else estimates
 
 
-def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zeros: Flags) -> tuple[Numbers, Spread]:
+def _informed(
+    spaces: Subspaces, measured: Sequence[tuple[MarginalQuery, Numbers]], zeros: Flags
+) -> tuple[Numbers, Spread]:
     """Return the covariance that measurements of these precisions (kinds,) give, and what they leave unknown."""
     cells = zeros.shape[1]
     seen, stacked = np.zeros((len(zeros), cells, cells)), [np.zeros((len(zeros), 1, cells))]
-    for spaces, query, weight in measured:
+    for query, weight in measured:
         rows = spaces.rows(query)
         seen += (weight > 0)[:, None, None] * (rows.T @ rows)
         stacked.append((np.sqrt(weight) * spaces.scale(query))[:, None, None] * rows)
@@ -222,14 +224,15 @@ def _held(
         if not seeing:
             continue
         if look not in done:
-            rows = [model.spaces.scale(fixed[p].query) * model.spaces.rows(fixed[p].query) for p in seeing]
+            rows = [model.spaces.matrix(fixed[p].query) for p in seeing]
             which = np.repeat(given[first][:, seeing], [len(row) for row in rows], axis=1)
             stacked = np.concatenate(rows)[None] * which[:, :, None] * ~zeros[first][:, None, :]
             solved = np.asarray(np.linalg.pinv(stacked, rcond=_AGREE), dtype=np.float64)
             exact = solved @ stacked + estimates.spread[look].exact
-            blank = np.zeros(exact.shape)
-            rule = Spread(root=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
-            done[look] = merged(estimates.spread[look], _tidy(rule)), solved, stacked
+            # Projections that are exactly zero where they are zero but for rounding.
+            exact, unknown = (np.where(np.abs(m) < 1e-12, 0.0, m) for m in (exact, np.eye(model.spaces.cells) - exact))
+            rule = Spread(root=np.zeros(exact.shape), unknown=unknown, exact=exact)
+            done[look] = merged(estimates.spread[look], rule), solved, stacked
             spread[look] = done[look][0].spread
         both, solved, stacked = done[look]
         kinds = estimates.kinds[held]
@@ -241,13 +244,6 @@ def _held(
         squares, freedom = _residuals(both, kinds, moved)
         residuals += Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()))
     return replace(estimates, spread=spread, residuals=residuals)
-
-
-def _tidy(spread: Spread) -> Spread:
-    """Return the same with projections that are exactly zero where they are zero but for rounding."""
-    exact = np.where(np.abs(spread.exact) < 1e-12, 0.0, spread.exact)
-    unknown = np.where(np.abs(spread.unknown) < 1e-12, 0.0, spread.unknown)
-    return replace(spread, exact=exact, unknown=unknown)
 
 
 def _residuals(both: Merger, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
@@ -381,11 +377,7 @@ def _stacked(level: Level, beneath: Mapping[str, LevelEstimates]) -> LevelEstima
         raise ValueError(f"what was measured in {level.name} belongs to the trees below")
     tops = [beneath[code] for code in level.geocodes]
     spread = {
-        look: Spread(
-            root=np.concatenate([top.spread[look].root for top in tops]),
-            unknown=np.concatenate([top.spread[look].unknown for top in tops]),
-            exact=np.concatenate([top.spread[look].exact for top in tops]),
-        )
+        look: Spread(**{name: np.concatenate([getattr(top.spread[look], name) for top in tops]) for name in _SPREAD})
         for look in tops[0].spread
     }
     mean = {each: np.concatenate([top.mean[each] for top in tops]) for each in tops[0].mean}
@@ -415,7 +407,8 @@ def _down(model: SubspaceModel, final: LevelEstimates, above: LevelEstimates, be
     parent = below.level.parent
     first, pair = _kinds(np.stack([above.kinds[parent], below.kinds], axis=1))
     start, path = _kinds(np.stack([final.kinds[parent], below.kinds], axis=1))
-    others = [_without(above.members[above.kinds[parent[place]]], below.kinds[place]) for place in first]
+    siblings = [(*above.members[above.kinds[parent[place]]], below.kinds[place]) for place in first]
+    others = [(kinds, counts - (kinds == kind)) for kinds, counts, kind in siblings]
     spread, gains = {}, {}
     for look, known in below.spread.items():
         rest = added(known, others, empty_is_zero=True)
@@ -436,9 +429,3 @@ def _down(model: SubspaceModel, final: LevelEstimates, above: LevelEstimates, be
         missing = final.mean[each] - above.below[each]
         mean[each] = values + gains[model.like[each]][pair] @ missing[parent]
     return LevelEstimates(level=below.level, kinds=path, spread=spread, mean=mean)
-
-
-def _without(members: Members, kind: int) -> Members:
-    """Return the other children of a parent."""
-    kinds, counts = members
-    return kinds, counts - (kinds == kind)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, counted, listed
@@ -148,11 +149,9 @@ class Schema:
     def query(self, name: str) -> MarginalQuery:
         """Return the query of a name: attributes and groupings joined by ``*``, or ``total``, or ``detailed``.
 
-        >>> sex = Attribute(name="sex", codes=("m", "f"))
-        >>> age = Attribute(name="age", codes=("0-17", "18-64", "65+"), groupings={"adult": (0, 1, 1)})
-        >>> toy = Schema(name="toy", attributes=(sex, age))
-        >>> toy.query("sex * adult_dpq").shape, toy.query("total").shape, toy.query("detailed").shape
-        ((2, 2), (1, 1), (2, 3))
+        >>> persons = shipped_schema("pl94-persons")
+        >>> persons.query("hhgq * votingage_dpq").shape, persons.query("total").shape, persons.query("detailed").shape
+        ((8, 2, 1, 1), (1, 1, 1, 1), (8, 2, 2, 63))
         """
         factors = factors_of(name)
         if factors == [DETAILED]:
@@ -179,11 +178,9 @@ class Schema:
     def cell_name(self, query: MarginalQuery, cell: int) -> str:
         """Return which codes a cell of a query counts, in words.
 
-        >>> sex = Attribute(name="sex", codes=("m", "f"))
-        >>> age = Attribute(name="age", codes=("0-17", "18-64", "65+"), groupings={"adult": (0, 1, 1)})
-        >>> toy = Schema(name="toy", attributes=(sex, age))
-        >>> toy.cell_name(toy.query("sex * adult"), 1)
-        'sex m, adult 18-64/65+'
+        >>> persons = shipped_schema("pl94-persons")
+        >>> persons.cell_name(persons.query("hhinstlevels * votingage"), 3)
+        'hhinstlevels 1/2/3/4, votingage 2'
         """
         words = []
         parts = zip(self.attributes, query.kept, query.groups, np.unravel_index(cell, query.shape), strict=True)
@@ -243,11 +240,24 @@ def shipped_schema(name: str) -> Schema:
     return _of_attributes(name, shipped(name)["attributes"])
 
 
-def _of_attributes(name: str, content: Iterable[Any]) -> Schema:
-    """Return the schema of ``[[attributes]]``, each with a name, codes and maybe groupings."""
-    parts = [part for part in content if isinstance(part, dict) and {"name", "codes"} <= {*part}]
-    values = {part["name"]: [str(code) for code in part["codes"]] for part in parts}
-    groupings = {part["name"]: part.get("groupings", {}) for part in parts}
+class AttributeEntry(BaseModel):
+    """An entry of ``[[attributes]]``, in the file of a schema."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    name: str
+    codes: list[str]
+    groupings: dict[str, list[list[str]]] = Field(default={})
+
+
+def _of_attributes(name: str, content: object) -> Schema:
+    try:
+        entries = TypeAdapter(list[AttributeEntry]).validate_python(content)
+    except ValidationError as error:
+        remedy = 'write for each [[attributes]] a name and codes, such as name = "sex" and codes = ["m", "f"]'
+        found = [(each["msg"], " ".join(map(str, ("attributes", *each["loc"])))) for each in error.errors()]
+        raise PlanError(Problem(what=what, where=f"schema {name} {at}", remedy=remedy) for what, at in found) from None
+    values = {entry.name: entry.codes for entry in entries}
+    groupings = {entry.name: entry.groupings for entry in entries}
     return declared_schema(name, [*values], values=values, groupings=groupings)
 
 
@@ -262,10 +272,11 @@ def declared_schema(name: str, attributes: Sequence[str], *, values: Values, gro
     problems: list[Problem] = [*_undeclared(attributes, values), *_wrong_groupings(attributes, values, groupings)]
     if problems:
         raise PlanError(problems)
-    made = [
-        Attribute(name=each, codes=tuple(values[each]), groupings=_group_numbers(values[each], groupings.get(each, {})))
-        for each in attributes
-    ]
+    made = []
+    for each in attributes:
+        number = {g: {c: n for n, group in enumerate(own) for c in group} for g, own in groupings.get(each, {}).items()}
+        numbers = {label: tuple(own[code] for code in values[each]) for label, own in number.items()}
+        made.append(Attribute(name=each, codes=tuple(values[each]), groupings=numbers))
     schema = Schema(name=name, attributes=tuple(made))
     if schema.size > MOST_CELLS:
         raise bad_plan(
@@ -353,13 +364,6 @@ def _wrong_groupings(attributes: Sequence[str], values: Values, groupings: Group
                     where=f"groupings {name}.{label}",
                     remedy='list the codes of each group, such as [["0"], ["1", "2"]]',
                 )
-
-
-def _group_numbers(
-    codes: Sequence[str], groupings: Mapping[str, Sequence[Sequence[str]]]
-) -> dict[str, tuple[int, ...]]:
-    numbers = {label: {c: n for n, group in enumerate(own) for c in group} for label, own in groupings.items()}
-    return {label: tuple(found[code] for code in codes) for label, found in numbers.items()}
 
 
 def code_places(column: pl.Series, attribute: Attribute, *, source: str) -> Cells:

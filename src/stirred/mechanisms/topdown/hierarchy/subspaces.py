@@ -9,7 +9,7 @@ form a matrix (core cells, contrasts). Its columns have the same covariance, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -31,19 +31,18 @@ Parts = dict[Subspace, Numbers]  # for each subspace (areas, core cells, contras
 def core_of(schema: Schema, *, queries: Iterable[MarginalQuery], known: Iterable[Constraint] = ()) -> set[int]:
     """Return the positions of the attributes that are not exchangeable.
 
-    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute
-    >>> age = Attribute(name="age", codes=("0-17", "18-64", "65+"), groupings={"adult": (0, 1, 1)})
-    >>> race = Attribute(name="race", codes=("1", "2", "3", "4"))
-    >>> toy = Schema(name="toy", attributes=(age, race))
-    >>> core_of(toy, queries=[toy.query("adult"), toy.query("race")])
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
+    >>> persons = shipped_schema("pl94-persons")
+    >>> core_of(persons, queries=[persons.query("hhinstlevels"), persons.query("cenrace")])
     {0}
     """
     core = {place for query in queries for place, groups in enumerate(query.groups) if not _is_plain(groups)}
     for each in known:
         if each.sign == "=":
             core |= core_of(schema, queries=[each.query])
-        if each.sign != ">=":
-            core |= {*_told_apart(known_zeros(each), each.query)}
+        # Attributes some of whose groups are known to be empty while others are not, all else being equal.
+        zeros = known_zeros(each).reshape(-1, *each.query.shape)
+        core |= {n for n in range(zeros.ndim - 1) if np.any(zeros.any(axis=n + 1) != zeros.all(axis=n + 1))}
     return core | {place for place, size in enumerate(schema.shape) if size == 1}
 
 
@@ -56,14 +55,6 @@ def known_zeros(known: Constraint) -> npt.NDArray[np.bool_]:
 
 def _is_plain(groups: tuple[int, ...]) -> bool:
     return not any(groups) or groups == tuple(range(len(groups)))
-
-
-def _told_apart(zeros: npt.NDArray[np.bool_], query: MarginalQuery) -> Iterator[int]:
-    """Yield the attributes some of whose groups are known to be empty while others are not, all else being equal."""
-    shaped = zeros.reshape(-1, *query.shape)
-    for place in range(len(query.shape)):
-        if np.any(shaped.any(axis=place + 1) != shaped.all(axis=place + 1)):
-            yield place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +91,11 @@ class Subspaces:
         return prod(self.schema.shape[place] for place in self.core)
 
     @cached_property
+    def differing(self) -> tuple[int, ...]:
+        """Return the positions of the attributes of the core."""
+        return tuple(sorted(self.core))
+
+    @cached_property
     def exchangeable(self) -> Subspace:
         return tuple(place for place in range(len(self.schema.shape)) if place not in self.core)
 
@@ -123,8 +119,12 @@ class Subspaces:
 
     def rows(self, query: MarginalQuery) -> Numbers:
         """Return which cells of the core each of the query's core cells counts, as 0 and 1 (cells of query, core)."""
-        groups = query.cell_along(sorted(self.core))
+        groups = query.cell_along(self.differing)
         return (groups[None, :] == np.arange(groups.max() + 1)[:, None]).astype(np.float64)
+
+    def matrix(self, query: MarginalQuery) -> Numbers:
+        """Return what the query sees of the core, in every subspace that it sees (cells of query, core)."""
+        return self.scale(query) * self.rows(query)
 
     def zeros(self, known: Constraint) -> npt.NDArray[np.bool_]:
         """Return which cells of the core are known to be empty (areas, core cells)."""
@@ -137,20 +137,16 @@ class Subspaces:
     def split(self, query: MarginalQuery, values: npt.NDArray[Any]) -> Parts:
         """Return answers (areas, cells of the query) in the subspaces that the query sees.
 
-        What is returned for E is ``scale(query) * rows(query) @ x_E`` for the histogram x; noise of variance v in the
-        answers has variance v there, because the basis is orthonormal.
+        What is returned for E is ``matrix(query) @ x_E`` for the histogram x; noise of variance v in the answers has
+        variance v there, because the basis is orthonormal.
         """
-        kept = self.kept(query)
-        apart = values.reshape(-1, *query.shape).transpose(
-            0, *(p + 1 for p in (*sorted(self.core), *self.exchangeable))
-        )
+        apart = values.reshape(-1, *query.shape).transpose(0, *(p + 1 for p in (*self.differing, *self.exchangeable)))
         sizes = [query.shape[place] for place in self.exchangeable]
         core = prod(query.shape[place] for place in self.core)
-        turned = apart.reshape(len(apart), core, *sizes).astype(np.float64)
-        for axis in range(2, turned.ndim):
-            turned = _reflected(turned, axis)
+        turned = _reflected(apart.reshape(len(apart), core, *sizes).astype(np.float64))
         return {
-            each: turned[self._slices(each)].reshape(len(turned), core, self.width(each)) for each in self.within(kept)
+            each: turned[self._slices(each)].reshape(len(turned), core, self.width(each))
+            for each in self.within(self.kept(query))
         }
 
     def _slices(self, subspace: Subspace) -> tuple[slice, ...]:
@@ -160,8 +156,7 @@ class Subspaces:
 
     def answers(self, query: MarginalQuery, parts: Mapping[Subspace, Numbers]) -> Numbers:
         """Return the answers (areas, cells) to a query, given a histogram in its subspaces; absent ones are zero."""
-        kept = self.kept(query)
-        rows = self.scale(query) * self.rows(query)
+        kept, rows = self.kept(query), self.matrix(query)
         areas = len(next(iter(parts.values())))
         sizes = [self.schema.shape[place] if place in kept else 1 for place in self.exchangeable]
         turned = np.zeros((areas, len(rows), *sizes))
@@ -169,44 +164,41 @@ class Subspaces:
             if each in parts:
                 where = self._slices(each)
                 turned[where] = (rows @ parts[each]).reshape(turned[where].shape)
-        for axis in range(2, turned.ndim):
-            turned = _reflected(turned, axis)
-        order = [*sorted(self.core), *self.exchangeable]
-        apart = turned.reshape(areas, *(query.shape[place] for place in sorted(self.core)), *sizes)
-        found = apart.transpose(0, *(order.index(place) + 1 for place in range(len(order))))
-        return _grouped(found, query, self.exchangeable).reshape(areas, query.size)
+        apart = _reflected(turned).reshape(areas, *(query.shape[place] for place in self.differing), *sizes)
+        return _grouped(self._in_order(apart), query, self.exchangeable).reshape(areas, query.size)
+
+    def _in_order(self, apart: Numbers) -> Numbers:
+        """Return values by attributes of the core, then exchangeable ones, in the order of the schema."""
+        return apart.transpose(0, *(np.argsort((*self.differing, *self.exchangeable)) + 1))
 
     def over_cells(self, query: MarginalQuery, variances: Mapping[Subspace, Numbers]) -> Numbers:
         """Return the variance of every cell of a query (kinds, cells), given those of its core cells.
 
         Section 4: the contrasts of a group of s of n codes have the squared length s - s²/n, the constant s²/n.
         """
-        order = [*sorted(self.core), *self.exchangeable]
         found = np.zeros((len(next(iter(variances.values()))), query.size))
         for each, own in variances.items():
             for place in self.exchangeable:
                 count = np.bincount(query.groups[place]).astype(np.float64)
                 constant = count**2 / len(query.groups[place])
                 own = own[..., None] * (count - constant if place in each else constant)
-            shaped = own.reshape(len(own), *(query.shape[place] for place in order))
-            found += shaped.transpose(0, *(order.index(p) + 1 for p in range(len(order)))).reshape(found.shape)
+            shaped = own.reshape(len(own), *(query.shape[place] for place in (*self.differing, *self.exchangeable)))
+            found += self._in_order(shaped).reshape(found.shape)
         return found
 
 
-def _reflected(values: Numbers, axis: int) -> Numbers:
-    """Return coordinates along an axis in an orthonormal basis whose first vector is constant.
+def _reflected(values: Numbers) -> Numbers:
+    """Return values (areas, core, ...) with each further axis in an orthonormal basis whose first vector is constant.
 
-    A Householder reflection: its own inverse, and as cheap as subtracting a mean.
+    Householder reflections: their own inverse, and as cheap as subtracting a mean.
     """
-    size = values.shape[axis]
-    if size == 1:
-        return values
-    first: Any = [slice(None)] * values.ndim
-    first[axis] = slice(0, 1)
-    mean = values.sum(axis=axis, keepdims=True) / sqrt(size)
-    found = values - (mean - values[tuple(first)]) / (sqrt(size) - 1)
-    found[tuple(first)] = mean
-    return found
+    for axis, size in enumerate(values.shape):
+        if axis > 1 and size > 1:
+            first = (*[slice(None)] * axis, slice(0, 1))
+            mean = values.sum(axis=axis, keepdims=True) / sqrt(size)
+            values = values - (mean - values[first]) / (sqrt(size) - 1)
+            values[first] = mean
+    return values
 
 
 def _grouped(values: Numbers, query: MarginalQuery, places: Subspace) -> Numbers:
@@ -266,37 +258,15 @@ def null_space(matrices: Numbers) -> Numbers:
     return found
 
 
-def _span(one: Numbers, two: Numbers) -> Numbers:
-    """Return the projections onto the sums of two subspaces; those of cells, or one within the other, stay exact."""
-    if not two.any():
-        return one
-    if not one.any():
-        return two
-    return np.eye(one.shape[-1]) - null_space(one + two)
-
-
-def _meet(one: Numbers, two: Numbers) -> Numbers:
-    """Return the projections onto what two subspaces have in common."""
-    if not one.any() or not two.any():
-        return np.zeros(one.shape)
-    return null_space(2 * np.eye(one.shape[-1]) - one - two)
-
-
-def cleared(matrices: Numbers, subspace: Numbers) -> Numbers:
-    """Return matrices that are zero on a subspace without the rounding errors there."""
-    keep = np.eye(matrices.shape[-1]) - subspace
-    found: Numbers = keep @ matrices @ keep
-    return found
-
-
 def inverse_off(matrices: Numbers, subspace: Numbers) -> Numbers:
     """Return the inverses of matrices (kinds, cells, cells) off a subspace on which they are zero, and zero there."""
+    keep = np.eye(matrices.shape[-1]) - subspace
     left = matrices.shape[-1] - np.einsum("nii->n", subspace)
     size = np.einsum("nii->n", matrices) / np.maximum(left, 1)
     size = np.where((left > 0.5) & (size > 0), size, 1.0)[:, None, None]
     # The subspace is filled up with the mean size of the rest: the condition stays that of the rest.
-    inverse = np.asarray(np.linalg.inv(cleared(matrices, subspace) + size * subspace), dtype=np.float64)
-    return cleared(inverse, subspace)
+    found: Numbers = keep @ np.linalg.inv(keep @ matrices @ keep + size * subspace) @ keep
+    return found
 
 
 def rooted(rows: Numbers, off: Numbers) -> Numbers:
@@ -383,7 +353,8 @@ class Merger:
 def merged(one: Spread, two: Spread) -> Merger:
     """Return two independent sources on the same vectors as one."""
     cells = one.root.shape[-1]
-    doubled = _meet(one.exact, two.exact)
+    both, full = one.exact.any() and two.exact.any(), np.eye(cells)
+    doubled = null_space(2 * full - one.exact - two.exact) if both else np.zeros(one.exact.shape)
     gain, whiten = (np.zeros(one.root.shape) for _ in range(2))
     unknown = np.zeros(one.unknown.shape)
     freedom = np.zeros(len(one.root))
@@ -396,7 +367,7 @@ def merged(one: Spread, two: Spread) -> Merger:
         freedom[sure] = cells - np.einsum("nii->n", doubled[sure])
     for place in np.flatnonzero(diffuse).tolist():
         gain[place], whiten[place], unknown[place], freedom[place] = _merged_diffuse(one, two, doubled, place)
-    exact = _span(one.exact, two.exact)
+    exact = full - null_space(one.exact + two.exact) if both else one.exact + two.exact
     rows = np.concatenate([first - first @ _turned(gain), second @ _turned(gain)], axis=1)
     spread = Spread(root=rooted(rows, exact), unknown=unknown, exact=exact)
     return Merger(spread=spread, gain=gain, whiten=whiten, freedom=np.round(freedom), doubled=doubled)

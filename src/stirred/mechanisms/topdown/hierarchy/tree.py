@@ -48,17 +48,16 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """The areas of one level, the children of an area side by side, and in the order of their geocodes."""
+    """The areas of one level, the children of an area side by side, and in the order of their geocodes.
+
+    Only below :class:`GroupLevel` children stand in any order.
+    """
 
     name: str
     geocodes: tuple[str, ...]
     parent: Places  # position in the level above; zeros at the top
     answers: tuple[Answers, ...] = ()
     known: tuple[Constraint, ...] = ()
-
-    def __post_init__(self) -> None:
-        if np.any(np.diff(self.parent) < 0):
-            raise ValueError(f"areas of {self.name} are not side by side with those of the same parent")
 
     @property
     def areas(self) -> int:
@@ -130,16 +129,7 @@ def groups_inside(tree: Tree, groups: Sequence[GroupTotal]) -> list[GroupTotal]:
     return [each for each in groups if each.members[0] in codes.get(each.level, ())]
 
 
-class _Grouped(Level):
-    """A level whose areas have parents in groups, in any order."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        """Take parents as they come."""
-
-
-class GroupLevel(_Grouped):
+class GroupLevel(Level):
     """Groups of areas whose total is known, between a level and the one above it."""
 
     __slots__ = ()
@@ -193,5 +183,4 @@ def _grouped(level: Level, groups: Sequence[GroupTotal], tree: Tree) -> tuple[Le
         parent=np.array([*parents, *level.parent[alone]], dtype=np.int64),
         known=(known,),
     )
-    below = _Grouped(name=level.name, geocodes=level.geocodes, parent=group, answers=level.answers, known=level.known)
-    return between, below
+    return between, replace(level, parent=group)

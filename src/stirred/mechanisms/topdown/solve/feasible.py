@@ -248,18 +248,16 @@ def best_totals(demands: Demands, estimate: Numbers, variance: Numbers) -> Numbe
     if rest.any():
         left = float(demands.rows.sum()) - float(filled[~rest].sum())
         filled[rest] = _filled(estimate[rest], variance[rest], low[rest], high[rest], left)
+    sets = np.all(demands.low[:, 1:] == 0) and np.all(demands.high[:, 1:] >= NO_LIMIT)
+    unlimited = sets and np.all(demands.allowed)
     cuts: list[tuple[Numbers, float]] = []
     found: Numbers | None = filled
     while found is not None and len(cuts) < _MOST_CUTS:
         if np.all(np.isfinite(found)):
-            if not cuts and _unlimited(demands):
-                return found
-            cut = _broken_cut(demands, around, found)
+            cut = None if not cuts and unlimited else _broken_cut(demands, around, found)
             if cut is None:
                 return found
             cuts.append(cut)
-        elif cuts:
-            return None
         found = _nearest(demands, estimate, variance, low, high, cuts)
     return None
 
@@ -311,10 +309,6 @@ def _nearest(
         program.row(everything, least, float("inf"), [*map(float, coefficients)])
     solved = program.solve()
     return None if solved is None else solved[0]
-
-
-def _unlimited(demands: Demands) -> bool:
-    return bool(np.all(demands.allowed) and np.all(demands.low[:, 1:] == 0) and np.all(demands.high[:, 1:] >= NO_LIMIT))
 
 
 def _filled(centre: Numbers, variance: Numbers, low: Numbers, high: Numbers, total: float) -> Numbers:

@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.topdown.hierarchy.least_squares import LevelEstimates, SubspaceModel
+from stirred.mechanisms.topdown.hierarchy.least_squares import LevelEstimates, SubspaceModel, at
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.hierarchy.subspaces import inverse_off
+from stirred.mechanisms.topdown.hierarchy.subspaces import Subspace, inverse_off
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Numbers, Places, Tree
 from stirred.mechanisms.topdown.solve.problem import CellGrid, coarsens
 from stirred.mechanisms.topdown.solve.programs import Quadratic
@@ -32,6 +32,7 @@ from stirred.mechanisms.topdown.solve.programs import Quadratic
 _WELL: Final = 0.5
 _TOLERANCE: Final = 1e-10
 _MOST_ITERATIONS: Final = 100_000
+_Sizes = dict[Subspace, tuple[float, float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,31 +101,29 @@ def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
     return SubspaceModel(spaces=grid, like={each: each for each in grid.all}, seen=frozenset(seen))
 
 
-def bottom_up_objective(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates) -> Objective:
+def bottom_up_objective(grid: CellGrid, estimates: LevelEstimates) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
-    spaces, lattice = model.spaces, grid.lattice
-    order = [tuple(axis for axis, kept in zip(grid.exchangeable, each, strict=True) if kept) for each in lattice.kept]
+    lattice = grid.lattice
     inverses = {
         each: inverse_off(known.covariance, known.unknown + known.exact) for each, known in estimates.spread.items()
     }
-    blocks = np.stack([inverses[model.like[each]] for each in order], axis=1)
+    blocks = np.stack([inverses[each] for each in grid.sets], axis=1)
     precision = np.empty(blocks.shape)
     for kind in range(len(blocks)):
         to_sums(np.ascontiguousarray(blocks[kind]), lattice.contains, lattice.outside, lattice.signs, precision[kind])
-    informed = {each: inverses[model.like[each]][estimates.kinds] @ mean for each, mean in estimates.mean.items()}
+    informed = {each: inverses[each][estimates.kinds] @ mean for each, mean in estimates.mean.items()}
     total, detailed = grid.schema.query(TOTAL), grid.schema.query(DETAILED)
-    constant = estimates.spread[model.like[()]]
-    ones = spaces.rows(total)
-    variance = spaces.scale(total) ** 2 * np.einsum("ci,nij,cj->n", ones, constant.covariance, ones)
+    constant, ones = estimates.spread[()], grid.rows(total)
+    variance = grid.scale(total) ** 2 * np.einsum("ci,nij,cj->n", ones, constant.covariance, ones)
     unknown = np.einsum("ci,nij,cj->n", ones, constant.unknown, ones) > 1e-9
     return Objective(
         kind=estimates.kinds,
         precision=precision,
-        total=spaces.answers(total, estimates.mean)[:, 0],
+        total=grid.answers(total, estimates.mean)[:, 0],
         total_variance=np.where(unknown, np.inf, variance)[estimates.kinds],
-        linear=spaces.answers(detailed, informed),
+        linear=grid.answers(detailed, informed),
     )
 
 
@@ -232,63 +231,51 @@ def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answ
     return Answers(query=below.query, values=values, variance=variance)
 
 
-def margins_of(
-    grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, measured: Iterable[MarginalQuery]
-) -> tuple[MarginForm, ...]:
+def margins_of(grid: CellGrid, estimates: LevelEstimates, measured: Iterable[MarginalQuery]) -> tuple[MarginForm, ...]:
     """Return the margins that are measured well at the top, each inside the next, with their best estimates."""
     found: list[MarginForm] = []
-    widest = sorted((each for each in {*measured} if _is_margin(grid, each)), key=lambda each: (-each.size, each.name))
-    for query in widest:
-        if (not found or coarsens(query, found[-1].query)) and _is_measured_well(grid, model, estimates, query):
-            found.append(_margin(grid, model, estimates, query))
+    top = at(estimates, 0)
+    # For each subspace the variance of the sum over rows, that of all rows added up, and what is unknown.
+    covariances = {each: top.spread[each].covariance[0] for each in grid.all}
+    sizes = {
+        each: (float(own.sum()), float(np.trace(own)), float(top.spread[each].unknown.sum()))
+        for each, own in covariances.items()
+    }
+    margins = (each for each in {*measured} if 1 < each.size < grid.schema.size)
+    for query in sorted(margins, key=lambda each: (-each.size, each.name)):
+        inside = not query.cell_along(grid.differing).any() and (not found or coarsens(query, found[-1].query))
+        if inside and _is_measured_well(grid, sizes, query):
+            found.append(_margin(grid, top, sizes, query))
     return tuple(found[::-1])
 
 
-def _is_margin(grid: CellGrid, query: MarginalQuery) -> bool:
-    return 1 < query.size < grid.schema.size and not query.cell_along(grid.differing).any()
-
-
-def _sizes(model: SubspaceModel, estimates: LevelEstimates) -> dict[tuple[int, ...], tuple[float, float, float]]:
-    """Return for each subspace the variance of the sum over rows, that of all rows added up, and what is unknown."""
-    found = {}
-    for each in model.spaces.all:
-        known = estimates.spread[model.like[each]]
-        place = estimates.kinds[0]
-        covariance = known.covariance[place]
-        blank = float(known.unknown[place].sum())
-        found[each] = float(covariance.sum()), float(np.trace(covariance)), blank
-    return found
-
-
-def _is_measured_well(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, query: MarginalQuery) -> bool:
-    sizes, kept = _sizes(model, estimates), model.spaces.within(model.spaces.kept(query))
+def _is_measured_well(grid: CellGrid, sizes: _Sizes, query: MarginalQuery) -> bool:
+    kept = grid.within(grid.kept(query))
     if any(sizes[each][2] > 1e-9 for each in kept):
         return False
     outside = grid.lattice.outside[grid.kept_by(query)]
-    margin = sum(model.spaces.width(each) * sizes[each][0] for each in kept) * outside
-    cells = sum(model.spaces.width(each) * size for each, (_, size, _) in sizes.items())
+    margin = sum(grid.width(each) * sizes[each][0] for each in kept) * outside
+    cells = sum(grid.width(each) * size for each, (_, size, _) in sizes.items())
     return bool(margin <= _WELL * cells)
 
 
-def _margin(grid: CellGrid, model: SubspaceModel, estimates: LevelEstimates, query: MarginalQuery) -> MarginForm:
+def _margin(grid: CellGrid, top: LevelEstimates, sizes: _Sizes, query: MarginalQuery) -> MarginForm:
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
-    spaces, lattice, sizes = model.spaces, grid.lattice, _sizes(model, estimates)
-    inside = {*spaces.within(spaces.kept(query))}
+    lattice, inside = grid.lattice, {*grid.within(grid.kept(query))}
     largest = max(size for size, _, _ in sizes.values())
     blocks, parts = np.zeros((len(lattice.kept), 1, 1)), {}
-    for place, kept in enumerate(lattice.kept):
-        each = tuple(axis for axis, keeps in zip(grid.exchangeable, kept, strict=True) if keeps)
+    for place, each in enumerate(grid.sets):
         # What is known exactly (the total) is held by an equality, and needs no precision.
         if each in inside and sizes[each][0] > 1e-9 * largest:
             blocks[place] = 1.0 / sizes[each][0]
-            total = estimates.mean[each][:1].sum(axis=1, keepdims=True) / sizes[each][0]
-            parts[each] = np.broadcast_to(total, (1, spaces.cells, total.shape[2]))
+            total = top.mean[each].sum(axis=1, keepdims=True) / sizes[each][0]
+            parts[each] = np.broadcast_to(total, (1, grid.cells, total.shape[2]))
     sums = np.empty(blocks.shape)
     to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)
     if not parts:
         return MarginForm(query=query, precision=sums, linear=np.zeros(lattice.width))
-    linear = spaces.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]]
+    linear = grid.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]]
     return MarginForm(query=query, precision=sums, linear=linear)
 
 

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, TOTAL, MarginalQuery, Schema
-from stirred.mechanisms.topdown.hierarchy.subspaces import Subspaces, core_of
+from stirred.mechanisms.topdown.hierarchy.subspaces import Subspace, Subspaces, core_of
 from stirred.mechanisms.topdown.hierarchy.tree import (
     NO_BOUND,
     Constraint,
@@ -94,12 +94,14 @@ class CellGrid(Subspaces):
         return cls(schema=schema, core=frozenset(core_of(schema, queries=queries) | kept))
 
     @cached_property
-    def differing(self) -> tuple[int, ...]:
-        return tuple(sorted(self.core))
-
-    @cached_property
     def lattice(self) -> Lattice:
         return lattice_of(tuple(self.schema.shape[axis] for axis in self.exchangeable))
+
+    @cached_property
+    def sets(self) -> list[Subspace]:
+        """Return the sets of exchangeable attributes, in the order of the lattice."""
+        places = np.array(self.exchangeable, dtype=np.int64)
+        return [tuple(places[[*kept]].tolist()) for kept in self.lattice.kept]
 
     @cached_property
     def cell_at(self) -> Places:
@@ -115,7 +117,7 @@ class CellGrid(Subspaces):
         return found
 
     def kept_by(self, query: MarginalQuery) -> int:
-        return self.lattice.kept.index(tuple(any(query.groups[axis]) for axis in self.exchangeable))
+        return self.sets.index(self.kept(query))
 
     def precision(self, queries: Iterable[MarginalQuery], weights: Numbers) -> Numbers:
         """Return sum_q weight_q Q'Q in sum form, for each row of ``weights`` (rows, queries): (rows, sets, a, a)."""
@@ -134,10 +136,9 @@ def is_bound(values: Places) -> Flags:
 def coarsens(one: MarginalQuery, two: MarginalQuery) -> bool:
     """Say whether the cells of one query are unions of those of another.
 
-    >>> from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
-    >>> a, b = (Attribute(name=name, codes=("1", "2")) for name in "ab")
-    >>> toy = Schema(name="toy", attributes=(a, b))
-    >>> coarsens(toy.query("a"), toy.query("a * b")), coarsens(toy.query("a"), toy.query("b"))
+    >>> from stirred.mechanisms.topdown.hierarchy.schema import shipped_schema
+    >>> hhgq, race, both = map(shipped_schema("pl94-persons").query, ("hhgq", "cenrace", "hhgq * cenrace"))
+    >>> coarsens(hhgq, both), coarsens(hhgq, race)
     (True, False)
     """
     return all(

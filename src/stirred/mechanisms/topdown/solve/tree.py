@@ -138,11 +138,6 @@ class SolveOptions:
     store: LevelStore | None = None
     progress: Callable[[str, int, int], None] | None = None
 
-    @property
-    def alone(self) -> SolveOptions:
-        """Return them for a task, which has no threads and reports no progress."""
-        return replace(self, threads=1, engine=None, progress=None)
-
     def report(self, stage: str, done: int, whole: int) -> None:
         if self.progress is not None:
             self.progress(stage, done, whole)
@@ -275,7 +270,8 @@ class Strategy:
         upper = tree.names[:-1]
         leaves = own_objective(self.rules.grid, tree.levels[-1], dense=False)
         if not self.options.arm.bottom_up:
-            return [*self._own_objectives(inherited(tree.levels))[: len(upper)], leaves]
+            levels = inherited(tree.levels)[: len(upper)] or tree.levels
+            return [*self._own_objectives(levels)[: len(upper)], leaves]
         groups, linear = self._groups_in(tree), self._without_margin(tree)
         if not any(each.level == tree.names[-1] for each in groups):  # a group of leaves needs each of them
             linear = collapsed(linear, self.model)
@@ -296,11 +292,10 @@ class Strategy:
 
     def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
-        grid, model = self.rules.grid, self.model
         by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
-        found = [bottom_up_objective(grid, model, estimates) for estimates in by_level]
+        found = [bottom_up_objective(self.rules.grid, estimates) for estimates in by_level]
         if not self.options.arm.rounder.totals_first and names[0] == self.names[0] and self.rules.margin is None:
-            found[0] = replace(found[0], margins=margins_of(grid, model, by_level[0], self.measured))
+            found[0] = replace(found[0], margins=margins_of(self.rules.grid, by_level[0], self.measured))
         return found
 
     def _own_objectives(self, levels: Sequence[Level]) -> list[Objective]:
@@ -406,7 +401,8 @@ def solve(
         for number, tree in enumerate(map(_usable, shards())):
             yield finish(number, _go_down(strategy, tree, strategy.limits(tree.levels), strategy.objectives(tree)))
         return
-    task = _ShardTask(strategy=replace(strategy, options=options.alone), finish=finish)
+    alone = replace(options, threads=1, engine=None, progress=None)  # a task has no threads, and reports nothing
+    task = _ShardTask(strategy=replace(strategy, options=alone), finish=finish)
     limits, tops = [], []
     beneath: dict[str, LevelEstimates] = {}
     for limit, objective, by_level in engine.map_groups(enumerate(shards()), task.up):
