@@ -108,7 +108,7 @@ def declared_rules(
 ) -> tuple[Rule, ...]:
     """Return rules as they were written down, with exact rates; refuse one that names more than is ``allowed``.
 
-    ``only`` says what is allowed, or is checked when the file is known, where ``allowed`` is None.
+    ``only`` says in words what is allowed. Where ``allowed`` is None, names are checked when the file is known.
     """
     found = []
     for place, rule in enumerate(rates, start=1):
