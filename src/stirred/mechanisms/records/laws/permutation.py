@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -335,7 +335,7 @@ class PermutationSwap(RatedSwap):
     swap_law: PermutationLaw
     settings: PermutationSettings
 
-    @property
+    @cached_property
     def match(self) -> tuple[str, ...]:
         return self.settings.matched
 
