@@ -60,6 +60,19 @@ def test_a_planted_scratch_that_is_left_alone_is_told(tmp_path: Path, treasure: 
         make(tmp_path / "out")
 
 
+def test_a_planted_folder_that_names_the_place_is_left_alone_if_others_may_open_it(
+    tmp_path: Path, treasure: Path
+) -> None:
+    """What marks a scratch folder can be guessed; a run makes such folders for its owner alone."""
+    hidden = planted(tmp_path / "out")
+    (treasure / ".stirred-scratch").write_text(f"{hidden}\n", encoding="utf-8")
+    treasure.chmod(0o755)
+    (hidden / "scratch").symlink_to(treasure)
+    with pytest.warns(UserWarning, match=f"leads to {treasure}"):
+        make(tmp_path / "out")
+    assert (treasure / "thesis.tex").read_text(encoding="utf-8") == "years of work"
+
+
 @pytest.mark.parametrize("name", [".key", "key", ".release.json"])
 def test_a_key_is_never_written_through_a_link(name: str, tmp_path: Path, treasure: Path) -> None:
     with claimed(tmp_path / "out") as place:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import warnings
 from contextlib import suppress
 from errno import EIO
 from types import FrameType
@@ -93,6 +94,7 @@ def run(arguments: list[str]) -> int:
     129 and 143 are interruptions by SIGHUP and SIGTERM. 141 means that nobody read the output to its end.
     """
     _never_fail_to_print()
+    warnings.showwarning = _show_warning
     if odd := next((text for text in arguments if not _is_text(text)), None):
         return _report(_no_text(odd), as_json="--json" in arguments)
     try:
@@ -212,6 +214,11 @@ def _report(error: Exception, *, as_json: bool) -> int:
     for note in getattr(error, "__notes__", ()):
         say(note)
     return code
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    """Print a warning as a sentence: the line of our code that raised it means nothing to a reader."""
+    typer.echo(f"warning: {message}", err=True)
 
 
 def main() -> None:

@@ -13,7 +13,9 @@ import polars as pl
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import Problem
 
-_FORMULA: Final = r"^[=+\-@\t\r]"
+# Full-width signs are read as their plain twins, blanks before a sign are dropped on import, and where a semicolon
+# separates the columns a cell begins after it.
+_FORMULA: Final = r"^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\r\n]|;[=@]"
 _NUMBER: Final = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+|(?i:inf|nan))([eE][+-]?\d+)?\s*%?$"
 
 
@@ -42,12 +44,15 @@ def unwritable(columns: Iterable[pl.Series]) -> Iterator[Problem]:
 
 
 def formula_doubts(columns: Iterable[pl.Series]) -> tuple[Doubt, ...]:
-    """Return a doubt for each column whose name, or one of whose texts, a spreadsheet takes for a formula.
+    r"""Return a doubt for each column whose name, or one of whose texts, a spreadsheet takes for a formula.
 
-    Numbers such as -5 are numbers. The doubt refuses: whoever opens the file runs what somebody wrote into the data.
+    Numbers such as -5 are numbers. The doubt refuses: opening the file would run what a respondent wrote into the data.
 
     >>> [doubt.name for doubt in formula_doubts([pl.Series("a", ["-5", "x"]), pl.Series("b", ["=1+1", "x"])])]
     ['formula:b']
+    >>> texts = [" -5", "\n=1", "\uff1d1+1", " =1+1", "\u00a0=1", "x;=1", "a;b"]
+    >>> [len(formula_doubts([pl.Series("c", [text])])) for text in texts]
+    [0, 1, 1, 1, 1, 1, 0]
     """
     return tuple(_doubt(column.name) for column in columns if _is_run(pl.Series([column.name])) or _is_run(column))
 
@@ -56,14 +61,14 @@ def _is_run(column: pl.Series) -> bool:
     if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
         return False
     texts = column.unique().cast(pl.String).drop_nulls()
-    return bool((texts.str.contains(_FORMULA) & ~texts.str.contains(_NUMBER)).any())
+    return bool((texts.str.contains(_FORMULA) & ~texts.str.strip_chars(" ").str.contains(_NUMBER)).any())
 
 
 def _doubt(name: str) -> Doubt:
     return Doubt(
         kind="formula",
         about=name,
-        what=f'"{name}" has texts (or a name) that begin with = + - or @: a spreadsheet runs them as formulas when it '
+        what=f'"{name}" has texts (or a name) that begin with = + - or @, perhaps after a blank: a spreadsheet runs them as formulas when it '
         "opens a CSV file",
         remedy="recode them",
     )

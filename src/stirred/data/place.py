@@ -217,10 +217,7 @@ class Place:
         folder, waits = self._scratch, iter(_WAITS)
         if folder.is_symlink():
             folder = Path(os.readlink(folder))
-            try:
-                named = (folder / _OWNER).read_text(encoding="utf-8") == self._owner and not folder.is_symlink()
-            except (OSError, ValueError):
-                named = False
+            named = self._is_ours(folder)
             if not named and folder.exists():
                 what = f"{self._scratch} leads to {folder}, which does not say that it is a folder of ours: left alone"
                 warnings.warn(f"{what}; confidential records may be in it", stacklevel=2)
@@ -240,6 +237,16 @@ class Place:
             time.sleep(wait)  # executors that were told to stop may write for a moment
         if self._scratch.is_symlink():
             self._remove(_SCRATCH)
+
+    def _is_ours(self, folder: Path) -> bool:
+        """Say whether a run to this place made a folder elsewhere: it is closed to others, and names the place."""
+        try:
+            found = folder.lstat()
+            named = (folder / _OWNER).read_text(encoding="utf-8") == self._owner
+        except (OSError, ValueError):
+            return False
+        closed = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+        return named and closed and found.st_uid == os.geteuid()
 
     def clear(self) -> None:
         """Make the folder of the bundle empty."""
