@@ -9,7 +9,6 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.synth.census import census
-from tests.mechanisms.tables.ptables import FILE as PTABLE
 
 TABLES = "".join(
     f'[[tables]]\nvariables = ["block", {names}]\n'
@@ -49,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         listed = ", ".join(f'"{code}" = "{code}"' for code in own)
         book += f'[[variables]]\nname = "{name}"\nfile = "households"\ntype = "code"\ncodes = {{ {listed} }}\n'
     (place / "codebook.toml").write_text(book, encoding="utf-8")
-    (place / "ptable.csv").write_bytes(PTABLE.read_bytes())
+    assert run(["ptable", "design", "--D", "2", "--V", "9/10", "--out", str(place / "ptable.csv")]) == 0
     for name, section in MECHANISMS.items():
         accept = 'accept = ["large-delta"]\n' if name == "keyed" else ""
         text = f'{DATA}{section}{TABLES}[release]\nout = "{name}"\n{accept}'

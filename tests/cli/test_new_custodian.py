@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
@@ -14,11 +15,11 @@ from stirred.cli.main import run
 from stirred.data.microdata import Microdata
 from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.registry import build
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import StirredError
-from tests.mechanisms.tables.ptables import ONE
 
 WARDS = ["w1", "w2", "w3"]
 
@@ -134,8 +135,9 @@ def test_remedies_of_a_plan_name_its_keys(patients: Path, capsys: pytest.Capture
 
 
 def test_cell_keys_do_not_propose_a_setting_that_plans_do_not_have() -> None:
+    table = design_ptable(D=2, V=Fraction(1)).table
     with pytest.raises(StirredError) as refused:
-        CellKey(ptable=ONE, tables=[["ward"]]).plan(pl.DataFrame({"ward": WARDS * 10}))
+        CellKey(ptable=table, tables=[["ward"]]).plan(pl.DataFrame({"ward": WARDS * 10}))
     assert "values = {" not in str(refused.value)
     assert "codebook under [data]" in str(refused.value)
     with pytest.raises(StirredError, match=r"or write values = \{"):
@@ -161,7 +163,7 @@ def test_no_remedy_proposes_an_infinite_loss_where_noise_is_drawn(name: str, set
 
 def test_cell_keys_at_an_infinite_loss_are_refused() -> None:
     with pytest.raises(StirredError, match="every delta is 0"):
-        CellKey(ptable=ONE, tables=[["ward"]], epsilon="inf")
+        CellKey(ptable=design_ptable(D=2, V=Fraction(1)).table, tables=[["ward"]], epsilon="inf")
 
 
 def test_numbers_are_quoted_as_they_were_written(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.records.pairs.targeted import TargetedSwap
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.spec.doubts import DoubtError
 from tests.mechanisms.tables.making import toy_h
-from tests.mechanisms.tables.ptables import NARROW, WIDE
 from tests.mechanisms.tables.toy import HOUSEHOLDS
 from tests.release.test_public_edition import CASES, laid_out
 
@@ -76,8 +77,8 @@ def test_a_plan_of_other_settings_or_other_data_is_never_released(name: str, tmp
 def test_cell_keys_do_not_draw_by_another_table_than_their_promise() -> None:
     people = pl.DataFrame({"county": ["A", "B"] * 60})
     wide, narrow = (
-        CellKey(ptable=table, tables=[["county"]], values={"county": ["A", "B"]}, zeros="fixed")
-        for table in (WIDE, NARROW)
+        CellKey(ptable=design_ptable(D=d, V=v).table, tables=[["county"]], values={"county": ["A", "B"]}, zeros="fixed")
+        for d, v in ((5, Fraction(2)), (1, Fraction(1, 1000)))
     )
     with pytest.raises(PlanError, match="the same with other settings"):
         narrow.release(people, Entropy.from_os(), plan=wide.plan(people), accept=["large-delta"])

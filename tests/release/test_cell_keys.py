@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from stirred.data.missing import MISSING_CODE
-from tests.mechanisms.tables.ptables import FILE as PTABLE
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
 
 PLAN = """
@@ -35,7 +34,7 @@ accept = [{accept}]
 def folder(tmp_path: Path) -> Path:
     households().write_parquet(tmp_path / "homes.parquet")
     (tmp_path / "codebook.toml").write_text(CODEBOOK_OF_HOMES)
-    (tmp_path / "ptable.csv").write_bytes(PTABLE.read_bytes())
+    assert stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=tmp_path).returncode == 0
     assert stirred("ptable", "key", "record.key", cwd=tmp_path).returncode == 0
     return tmp_path
 

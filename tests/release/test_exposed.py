@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from stirred import PermutationSwap
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.randomness import Entropy
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.doubts import DoubtError
-from tests.mechanisms.tables.ptables import NARROW
 from tests.release.bundles import PLAN_OF_HOMES, households, persons, stirred
 
 WITH_PERSONS = PLAN_OF_HOMES.replace(
@@ -101,7 +102,8 @@ def test_records_that_stay_inside_expose_no_one() -> None:
         swap.release(homes, Entropy.from_os(), accept=["identifier:rooms"])
     after = {"name": "permutation-swap", "rate": "1/2", "match": ["size"], "swap": ["county"]}
     values = {name: homes[name].unique().sort().to_list() for name in ("county", "rooms")}
-    keys = CellKey(ptable=NARROW, tables=[["county", "rooms"]], values=values, after=after)
+    table = design_ptable(D=2, V=Fraction(9, 10)).table
+    keys = CellKey(ptable=table, tables=[["county", "rooms"]], values=values, after=after)
     accept = [doubt.name for doubt in keys.plan(homes).doubts if doubt.refuses]
     assert "exposed" not in accept
     assert keys.release(homes, Entropy.from_os(), accept=accept)

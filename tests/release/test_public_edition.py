@@ -29,12 +29,11 @@ from stirred.release import reports
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import run
-from tests.mechanisms.tables.ptables import FILE as PTABLE
 from tests.mechanisms.tables.test_table_bundles import GROUPS, PLANS, toy_toml
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 from tests.mechanisms.topdown.people import CODES, people, wards
 from tests.release import test_record_swaps
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
+from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
 from tests.survey.estimates.asked import estimate
 
 Frames = Mapping[str, pl.DataFrame]
@@ -123,8 +122,8 @@ def at_risk() -> Frames:
 
 
 def ptable(tmp: Path) -> bytes:
-    (tmp / "ptable.csv").write_bytes(PTABLE.read_bytes())
-    return PTABLE.read_bytes()
+    assert stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=tmp).returncode == 0
+    return (tmp / "ptable.csv").read_bytes()
 
 
 def swap(name: str, **settings: str) -> str:

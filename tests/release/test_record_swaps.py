@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.mechanisms.tables.ptables import FILE as PTABLE
 from tests.release.bundles import households, persons, stirred
 
 AT_RISK = """
@@ -235,7 +234,7 @@ def test_plans_are_compared_with_a_permutation_swap(folder: Path) -> None:
 
 
 def test_swapped_records_are_perturbed_by_cell_keys_in_one_plan(folder: Path) -> None:
-    (folder / "ptable.csv").write_bytes(PTABLE.read_bytes())
+    done(folder, "ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv")
     codes = {"county": ["East", "North", "South", "West"], "tenure": ["owned", "rented"], "region": ["E", "N"]}
     text = "".join(
         f'[[variables]]\nname = "{name}"\nfile = "households"\ntype = "code"\ncodes = {{ '

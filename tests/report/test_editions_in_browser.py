@@ -20,8 +20,7 @@ from stirred import Entropy
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.mechanisms.tables.ptables import FILE as PTABLE
-from tests.release.bundles import CODEBOOK_OF_HOMES, households
+from tests.release.bundles import CODEBOOK_OF_HOMES, households, stirred
 from tests.report.browser import browse, opened, requests_in
 from tests.report.naughty import naughty_swap
 
@@ -120,7 +119,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("editions")
     households().write_parquet(folder / "own.parquet")
     (folder / "codebook.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
-    (folder / "ptable.csv").write_bytes(PTABLE.read_bytes())
+    assert stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=folder).returncode == 0
     found = {"swap": naughty_swap(folder)}
     for name, mechanism in PLANS.items():
         data = {"households": "own.parquet", "codebook": "codebook.toml", "id": ["hid"]}

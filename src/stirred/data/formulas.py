@@ -68,7 +68,7 @@ def _doubt(name: str) -> Doubt:
     return Doubt(
         kind="formula",
         about=name,
-        what=f'"{name}" has texts (or a name) that begin with = + - or @, perhaps after a blank: a spreadsheet runs them as formulas when it '
-        "opens a CSV file",
+        what=f'"{name}" has texts (or a name) that begin with = + - or @, perhaps after a blank: a spreadsheet '
+        "runs them as formulas when it opens a CSV file",
         remedy="recode them",
     )

@@ -6,7 +6,7 @@ from typing import Final
 # group: (the module that has its COMMANDS, what the group is for)
 GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "ptable": (
-        "stirred.mechanisms.tables.cellkey.ptable",
+        "stirred.mechanisms.tables.cellkey.design",
         "Perturbation tables for cell keys.",
     ),
     "derive": ("stirred.mechanisms.tables.derived", "Round or suppress released tables: it costs nothing."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from stirred import PermutationSwap
 from stirred.cli.main import run as command
 from stirred.mechanisms.records.steps.response import ResponseSwap
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, Policy
@@ -27,7 +29,6 @@ from stirred.spec.compose import compose
 from stirred.spec.document import from_json, to_json
 from stirred.spec.problems import StirredError
 from stirred.spec.reliance import KEYS_ALONE, ONE_RUN, KeysAlone, Unpublished
-from tests.mechanisms.tables.ptables import NARROW
 from tests.release.bundles import households
 from tests.release.ledger.making import request, specification
 
@@ -267,7 +268,7 @@ def test_a_second_run_of_a_plan_refuses_and_both_stand_in_the_total(
 
 
 KEYED = CellKey(
-    ptable=NARROW, tables=[["county"]], zeros="fixed", keys="additive",
+    ptable=design_ptable(D=2, V=Fraction(9, 10)).table, tables=[["county"]], zeros="fixed", keys="additive",
     record_key="rk", values={name: HOMES[name].unique().sort().to_list() for name in ("county", "tenure")},
 )  # fmt: skip
 HOMES_WITH_KEYS = HOMES.with_columns(rk=pl.Series([n * 61_803_399 % 10**8 for n in range(60)]))

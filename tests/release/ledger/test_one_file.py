@@ -30,7 +30,6 @@ from stirred.spec.document_schema import AccountDocument
 from stirred.spec.exact import add_up
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.making import one_table, toy_h, toy_p
-from tests.mechanisms.tables.ptables import FILE as PTABLE
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
 
 ROLES = {"match": ["size"], "swap": ["county"]}
@@ -76,7 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     households().write_parquet(place / "homes.parquet")
     persons(households()).write_parquet(place / "persons.parquet")
     (place / "codebook.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
-    (place / "ptable.csv").write_bytes(PTABLE.read_bytes())
+    assert not stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=place).returncode
     return place
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.cellkey.perturbation import KeyFile, Keys, Magnitude
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
-from tests.mechanisms.tables.ptables import HALVES, NARROW, NARROW_256, WIDE
 
-TABLE = NARROW
+TABLE = design_ptable(D=2, V=Fraction(9, 10)).table
 KEY = bytes(range(32))
 VALUES = {"county": ["A", "B", "C"], "sex": ["f", "m"], "town": ["t1", "t2", "t3", "t4", "t5", "t6"]}
 
@@ -132,7 +133,7 @@ def test_public_tables_have_neither_true_counts_nor_keys() -> None:
 
 
 def test_additive_keys_are_looked_up_as_they_are() -> None:
-    table = NARROW_256
+    table = design_ptable(D=2, V=Fraction(9, 10), keys=256).table
     frame = people(40).with_columns(record_key=(pl.col("id") * 97) % 256)
     mechanism = CellKey(
         ptable=table, tables=[["county"]], values=VALUES, unit="person", keys="additive", record_key="record_key"
@@ -146,7 +147,7 @@ def test_additive_keys_are_looked_up_as_they_are() -> None:
 
 
 def test_sums_have_noise_in_units_of_their_largest_contributions() -> None:
-    magnitudes = HALVES
+    magnitudes = design_ptable(D=2, V=Fraction(1), step=2).table
     flex = Magnitude(column="income")
     peak = max(range(1000, 3001, 10), key=flex.share)
     assert (peak, round(flex.share(peak), 6)) == (1300, 0.203913)  # T12
@@ -236,7 +237,7 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
         ({"after": {"swap": ["sex"], "rate": "1/2"}}, "permutation swapping changes none of their counts"),
         ({"keyed_by": "definition", "key": KEY}, "the difference of the two would be exact"),
         ({"keys": "additive", "record_key": "id", "key": KEY}, "in a column and in a file"),
-        ({"ptable": HALVES}, "counts are whole"),
+        ({"ptable": design_ptable(D=2, V=Fraction(1), step=2).table}, "counts are whole"),
         ({"ptable": {"rows": 3}}, "this is not a perturbation table"),
         ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: input should be less than or equal"),
     ],
@@ -287,7 +288,8 @@ def test_several_additive_tables_and_sums_promise_nothing_and_say_why() -> None:
 
 
 def test_more_noise_does_not_help_where_the_same_set_has_the_same_noise() -> None:
-    both = [CellKey(ptable=table, tables=[["county"], ["sex"]], zeros="fixed") for table in (TABLE, WIDE)]
+    wide = design_ptable(D=5, V=Fraction(3), js=2).table
+    both = [CellKey(ptable=table, tables=[["county"], ["sex"]], zeros="fixed") for table in (TABLE, wide)]
     deltas = [mechanism.audit_specification([]).output_premetric.delta for mechanism in both]
     assert deltas[0] < deltas[1]
 

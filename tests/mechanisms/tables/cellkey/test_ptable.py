@@ -1,10 +1,9 @@
-"""Perturbation tables as files, and the commands that show them and make keys."""
+"""Perturbation tables as files, and the commands that make and show them."""
 
 from __future__ import annotations
 
 import json
 import os
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,30 +12,42 @@ import polars as pl
 import pytest
 
 from stirred.data.frames import read_frame
-from stirred.data.problems import DataError
+from stirred.data.problems import DataError, PlanError
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow, plain_table, read_ptable, table_of
-from tests.mechanisms.tables.ptables import FILE, NARROW, NARROW_256
 from tests.release.bundles import stirred
 
 
-def test_a_table_is_read_in_both_formats(tmp_path: Path) -> None:
-    assert read_ptable(read_frame(FILE), where="p.csv") == NARROW
-    rows = [(row.count, key, NARROW_256.added(row.count, key=key)) for row in NARROW_256.rows for key in range(256)]
-    pl.DataFrame(rows, schema=["pcv", "ckey", "pvalue"], orient="row").write_csv(tmp_path / "o.csv")
+def test_a_table_reads_as_it_was_written_in_both_formats(tmp_path: Path) -> None:
+    table = design_ptable(D=5, V=Fraction(3), js=2).table
+    table.frame().write_csv(tmp_path / "p.csv", separator=";")
+    assert read_ptable(read_frame(tmp_path / "p.csv"), where="p.csv") == table
+    small = design_ptable(D=2, V=Fraction(9, 10), keys=256).table
+    small.frame(ons=True).write_csv(tmp_path / "o.csv")
     again = read_ptable(read_frame(tmp_path / "o.csv"), where="o.csv")
-    assert again.rows == NARROW_256.rows
-    assert [again.added(2, key=k) for k in range(256)] == [NARROW_256.added(2, key=k) for k in range(256)]
+    assert again.rows == small.rows
+    assert [again.added(2, key=k) for k in range(256)] == [small.added(2, key=k) for k in range(256)]
 
 
 @pytest.mark.parametrize("keys", [256, 1000, 4096, 10**8, 10**9, 1 << 20])
-def test_a_table_that_is_read_has_the_law_of_the_file_and_no_bias_however_many_keys_it_has(keys: int) -> None:
-    law = {-1: keys // 4, 0: keys // 2, 1: keys // 4}
-    decimals = {v: str(Decimal(weight) / Decimal(keys)) for v, weight in law.items()}
-    file = pl.DataFrame({"i": [1] * 3, "p": [*decimals.values()], "v": [*decimals]})
-    again = read_ptable(file, where="p.csv")
-    assert again.law(1) == {1 + v: Fraction(weight, keys) for v, weight in law.items()}
-    assert again.bias(1) == 0
+def test_a_written_table_has_the_same_law_and_no_bias_however_many_keys_it_has(keys: int, tmp_path: Path) -> None:
+    table = design_ptable(D=2, V=Fraction(9, 10), keys=keys).table
+    table.frame().write_csv(tmp_path / "p.csv", separator=";")
+    again = read_ptable(read_frame(tmp_path / "p.csv"), where="p.csv")
+    for count in (1, 2, 3):
+        assert again.law(count) == table.law(count)
+        assert again.bias(count) == 0
     assert again.keys <= max(keys, 10**8)
+    assert again.keys == keys or keys < 10**8
+
+
+def test_keys_and_steps_without_finite_decimals_are_not_rounded_into_a_file(tmp_path: Path) -> None:
+    table = design_ptable(D=2, V=Fraction(8, 9), keys=9 * 10**4).table
+    with pytest.raises(PlanError, match="90,000 keys have no finite decimals"):
+        table.frame()
+    assert table.frame(ons=True).height == 2 * 9 * 10**4
+    with pytest.raises(PlanError, match="step 3 have no finite decimals"):
+        design_ptable(D=2, V=Fraction(1), step=3).table.frame()
 
 
 def test_a_rearranged_table_keeps_its_order_and_has_the_same_law() -> None:
@@ -63,7 +74,7 @@ def test_a_table_of_the_ons_that_repeats_does_so_without_its_keys(tmp_path: Path
 
 
 def test_every_key_is_answered_and_each_value_as_often_as_its_weight_says() -> None:
-    table = NARROW_256
+    table = design_ptable(D=2, V=Fraction(9, 10), keys=256).table
     for row in table.rows:
         added = [table.added(row.count, key=key) for key in range(table.keys)]
         assert tuple(added.count(v) for v in row.values) == row.weights
@@ -96,27 +107,24 @@ def test_a_file_that_is_no_table_is_refused(frame: dict[str, Any], what: str) ->
         read_ptable(pl.DataFrame(frame), where="p.csv")
 
 
-def test_commands_show_and_make_keys(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_bytes(FILE.read_bytes())
-    shown = json.loads(stirred("ptable", "show", "p.csv", "--json", cwd=tmp_path).stdout)
-    first = shown["rows"][0]
+def test_commands_design_show_and_make_keys(tmp_path: Path) -> None:
+    done = stirred("ptable", "design", "--D", "2", "--V", "0.9", "--out", "p.csv", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["rows"][0]
     assert (first["bias"], first["variance"], first["pstay"]) == (0, 0.9, 0.3625)
+    shown = json.loads(stirred("ptable", "show", "p.csv", "--json", cwd=tmp_path).stdout)
     assert shown["delta"]["one_table"]["1"] == pytest.approx(0.6375)
     assert shown["delta"]["zeros_fixed"]["1"] == pytest.approx(0.222383, abs=1e-6)
     words = stirred("ptable", "show", "p.csv", cwd=tmp_path).stdout
     assert "########" in words
+    lowered = stirred("ptable", "design", "--D", "4", "--V", "1.5", "--pstay", "0.8", "--compat", cwd=tmp_path)
+    assert lowered.returncode == 2
+    assert "name its file" in lowered.stderr
     assert stirred("ptable", "key", "k.key", cwd=tmp_path).returncode == 0
     assert os.stat(tmp_path / "k.key").st_mode & 0o077 == 0
     again = stirred("ptable", "key", "k.key", cwd=tmp_path)
     assert again.returncode == 2
     assert "something is already there" in again.stderr
-    halves = pl.DataFrame({"i": [1, 1], "p": ["0.5", "0.5"], "v": ["-0.5", "0.5"]})
-    halves.write_csv(tmp_path / "m.csv", separator=";")
+    sums = stirred("ptable", "design", "--D", "2", "--V", "1", "--step", "2", "--out", "m.csv", cwd=tmp_path)
+    assert sums.returncode == 0
     assert "it has fractions" in stirred("ptable", "show", "m.csv", cwd=tmp_path).stdout
-
-
-def test_designing_a_table_is_refused_with_what_to_use_instead(tmp_path: Path) -> None:
-    refused = stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "p.csv", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "write one with the R package ptable or tau-ARGUS, and name its file" in " ".join(refused.stderr.split())
-    assert not (tmp_path / "p.csv").exists()

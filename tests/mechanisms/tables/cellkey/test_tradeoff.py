@@ -11,13 +11,15 @@ import pytest
 
 from stirred.audit.exhaustive import audit
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
+from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.cellkey.plan import SmallTables
 from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, PTableRow, hockey_stick
 from stirred.spec import InputPremetric, exact, ln
-from tests.mechanisms.tables.ptables import NARROW, ONE, WIDE
 
 F = Fraction
+NARROW = design_ptable(D=2, V=F("0.9")).table
+WIDE = design_ptable(D=5, V=F(3), js=2).table
 # Noise -1, 0, 0, +1 by four keys, for every count above 0.
 FOUR = PTable(rows=tuple(PTableRow(count=n, values=(-1, 0, 1), weights=(1, 2, 1)) for n in (1, 2)), keys=4)
 
@@ -48,9 +50,11 @@ def test_delta_of_two_independent_cells_is_that_of_their_joint_law() -> None:
 
 def test_outputs_clipped_to_what_both_counts_can_show_have_a_finite_pure_loss() -> None:
     # T15: with V = 1, universes of n and n + 1, clipped to n - 1 .. n + 2: ln(1 + p_1 / p_2) = 1.575604.
+    table = design_ptable(D=2, V=F(1)).table
+
     def clipped(n: int) -> dict[int, Fraction]:
         found: dict[int, Fraction] = {}
-        for count, mass in ONE.law(n).items():
+        for count, mass in table.law(n).items():
             kept = min(max(count, 9), 12)
             found[kept] = found.get(kept, F(0)) + mass
         return found

@@ -135,7 +135,9 @@ class CellKey(TableMechanism):
     ``values`` declares which values the variables of the tables can take. With ``after``, a mechanism that releases
     records, tables are counted from these, under keys drawn for this release.
 
-    >>> table = {"keys": 80, "rows": {"1": {-1: 29, 0: 29, 1: 15, 2: 7}, "2": {-2: 4, -1: 20, 0: 32, 1: 20, 2: 4}}}
+    >>> from fractions import Fraction
+    >>> from stirred.mechanisms.tables.cellkey.design import design_ptable
+    >>> table = design_ptable(D=2, V=Fraction(9, 10)).table
     >>> people = pl.DataFrame({"county": list("AAAB"), "sex": list("fmff")})
     >>> tables = CellKey(ptable=table, tables=[["county", "sex"]], values={"county": list("AB"), "sex": list("fm")},
     ...                  unit="person")

@@ -6,29 +6,25 @@ that of the R package ptable and of tau-ARGUS (``i;j;p;v;p_int_ub``), and that o
 
 from __future__ import annotations
 
-import secrets
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate, combinations_with_replacement, groupby, product
 from math import lcm, prod
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
-from pydantic import BaseModel, Field
 
-from stirred.data.frames import read_frame
-from stirred.data.place import file_at
 from stirred.data.problems import bad_file, bad_plan, listed
-from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
-from stirred.spec.exact import Exact, exact, exp
+from stirred.spec.exact import Exact, exp
 
 # From here the ONS repeats its table: count 751 is looked up like 501 (its guide says modulo 750, its code 250).
 _ONS_LAST: Final = 750
 _ONS_PERIOD: Final = 250
 _DIGITS: Final = 8
+_MOST_DIGITS: Final = 28
 _PTABLE_COLUMNS: Final = ("i", "p", "v")
 _BOUND: Final = "p_int_ub"
 _APART: Final = 1e-6  # of sums of up to a few dozen numbers of eight digits
@@ -92,7 +88,7 @@ class PTable:
                 wrong = f"count {row.count} could become negative"
             if wrong:
                 raise bad_file(
-                    wrong, where="ptable", remedy="correct the table: the R package ptable and tau-ARGUS write them"
+                    wrong, where="ptable", remedy="correct the table, or design one: `stirred ptable design`"
                 )
         if not self.rows:
             raise bad_file("it has no rows", where="ptable", remedy="give a row for each count from 1")
@@ -140,6 +136,45 @@ class PTable:
     def pstay(self, count: int) -> Fraction:
         """Return the probability that a count stays as it is."""
         return Fraction(self.row(count).law.get(0, 0), self.keys)
+
+    def frame(self, *, ons: bool = False) -> pl.DataFrame:
+        """Return the table as a file has it: of the ptable package, or with a row for each key of the ONS."""
+        if ons:
+            rows: list[Any] = [
+                (row.count, key, self.added(row.count, key=key)) for row in self.rows for key in range(self.keys)
+            ]
+            return pl.DataFrame(rows, schema=dict.fromkeys(_ONS_COLUMNS, pl.Int64), orient="row")
+        for what, number in ((f"{self.keys:,} keys", self.keys), (f"step {self.step}", self.step)):
+            if _digits(Fraction(1, number)) is None:
+                raise bad_plan(
+                    f"probabilities and values of {what} have no finite decimals, which such a file needs",
+                    where="ptable",
+                    remedy="write keys such as 4096 or 10^8 and a step such as 2 or 5; or write the format of the ONS",
+                )
+        rows = [(0, "0", "1", "0", "1")]
+        for row in self.rows:
+            for value, weight, bound in zip(row.values, row.weights, accumulate(row.weights), strict=True):
+                v, j = (_decimal(Fraction(x, self.step)) for x in (value, row.count * self.step + value))
+                p, upper = (_decimal(Fraction(x, self.keys)) for x in (weight, bound))
+                rows.append((row.count, j, p, v, upper))
+        kinds = {"i": pl.Int64, **dict.fromkeys(("j", "p", "v", "p_int_ub"), pl.String)}
+        return pl.DataFrame(rows, schema=kinds, orient="row")
+
+
+def _digits(number: Fraction) -> int | None:
+    """Return how many decimals a number has; None where they do not end, or are very many."""
+    return next((k for k in range(_MOST_DIGITS + 1) if 10**k % number.denominator == 0), None)
+
+
+def _decimal(number: Fraction) -> str:
+    """Return a number with all its decimals: a file has the table that was written, and no other.
+
+    >>> _decimal(Fraction(-1, 4096)), _decimal(Fraction(3))
+    ('-0.000244140625', '3')
+    """
+    digits = _digits(number)
+    assert digits is not None
+    return f"{Decimal(number.numerator) / Decimal(number.denominator):.{digits}f}"
 
 
 def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:
@@ -352,96 +387,3 @@ def _joint(laws: Sequence[Mass]) -> dict[tuple[int, ...], Fraction]:
         tuple(t for t, _ in cells): prod((mass for _, mass in cells), start=Fraction(1))
         for cells in product(*(law.items() for law in laws))
     }
-
-
-# ---- commands ---------------------------------------------------------------------------------------------------
-
-_WIDTH: Final = 24
-_DRAWN: Final = 12  # rows
-_EPSILONS: Final = ("0", "1/2", "1", "2")
-_FILE: Final[dict[str, Any]] = {"argument": "FILE"}
-
-
-class PTableDesignOptions(BaseModel):
-    """`stirred ptable design`, which is refused."""
-
-    D: int | None = Field(default=None, description="No longer there.")
-    V: str | None = Field(default=None, description="No longer there.")
-    out: Path | None = Field(default=None, description="No longer there.")
-
-
-class ShowOptions(BaseModel):
-    """`stirred ptable show`."""
-
-    file: Path = Field(description="A perturbation table.", json_schema_extra=_FILE)
-    tables: int = Field(default=1, ge=1, description="For how many tables delta is computed.")
-
-
-class KeyOptions(BaseModel):
-    """`stirred ptable key`."""
-
-    file: Path = Field(description="Where the key goes; must not exist.", json_schema_extra=_FILE)
-
-
-def design(options: Any, progress: Progress | None) -> Outcome:
-    """Refuse to design a table, and say where tables come from."""
-    what = "tables are no longer designed here, and the last commit that does is a7e31a88"
-    remedy = "write one with the R package ptable or tau-ARGUS, and name its file; docs/cell-keys.md has an example"
-    raise bad_plan(what, where="ptable design", remedy=remedy)
-
-
-def show(options: Any, progress: Progress | None) -> Outcome:
-    """Draw a table, and say what it would promise."""
-    del progress
-    table = read_ptable(read_frame(options.file), where=str(options.file))
-    if table.step != 1:
-        return _shown(table, rows=[("use", "for sums: it has fractions")], values={})
-    many = options.tables
-    rows, values = [], dict[str, Any]()
-    for label, trade in (
-        ("one table", KeyTradeOff(table=table)),
-        ("zeros fixed", KeyTradeOff(table=table, zeros_fixed=True)),
-        ("keys used again", KeyTradeOff(table=table, tables=many, alone=False)),
-        ("by definition", KeyTradeOff(table=table, tables=many, keyed_by="definition")),
-    ):
-        deltas = {e: exact(trade.delta(exact(e))) for e in _EPSILONS}
-        rows.append((label, ", ".join(f"delta {each.shown(6)} at epsilon {e}" for e, each in deltas.items())))
-        values[label.replace(" ", "_")] = {e: float(each) for e, each in deltas.items()}
-    return _shown(table, rows=rows, values={"delta": values})
-
-
-def key(options: Any, progress: Progress | None) -> Outcome:
-    """Write a new key, for its owner alone."""
-    del progress
-    if options.file.exists() or not options.file.parent.is_dir():
-        what = "something is already there" if options.file.exists() else "there is no such folder"
-        raise bad_file(what, where=str(options.file), remedy="choose a new file")
-    with file_at(options.file, private=True) as half:
-        half.write_text(secrets.token_hex(KEY_BYTES) + "\n", encoding="utf-8")
-    keep = "keep it secret, as long as tables are to be consistent; whoever has it can undo the noise"
-    return Outcome(rows=[("wrote", str(options.file)), ("keep", keep)], values={"file": str(options.file)})
-
-
-def _shown(table: PTable, *, rows: list[tuple[str, str]], values: dict[str, Any]) -> Outcome:
-    told, drawn, moments = [], [], []
-    for row in table.rows:
-        v = [float(Fraction(each, table.step)) for each in row.law]
-        p = [float(Fraction(each, table.keys)) for each in row.law.values()]
-        own = {name: float(getattr(table, name)(row.count)) for name in ("bias", "variance", "pstay")}
-        told.append({"count": row.count, "values": v, "probabilities": p, **own})
-        if row.count <= _DRAWN:
-            moments.append((row.count, *(f"{number:.8g}" for number in own.values())))
-            bars = ["#" * round(_WIDTH * each / max(p)) for each in p]
-            drawn += [(row.count, f"{x:+g}", f"{y:.8f}", bar) for x, y, bar in zip(v, p, bars, strict=True)]
-    grids = [
-        Grid(header=("count", "bias", "variance", "stays"), rows=tuple(moments)),
-        Grid(header=("count", "added", "probability", ""), rows=tuple(drawn)),
-    ]
-    return Outcome(rows=rows, grids=grids, values={"keys": table.keys, "rows": told, **values})
-
-
-COMMANDS: Final[tuple[Command, ...]] = (
-    Command(name="design", help="No longer there: says what to use instead.", options=PTableDesignOptions, run=design),
-    Command(name="show", help="Draw a perturbation table, and say what it promises.", options=ShowOptions, run=show),
-    Command(name="key", help="Make a secret key for record keys.", options=KeyOptions, run=key),
-)
