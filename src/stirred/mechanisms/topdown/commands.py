@@ -53,11 +53,11 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     schema_named,
 )
 from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, noise_values
-from stirred.mechanisms.topdown.published import PublishedMeasurements, open_given
-from stirred.mechanisms.topdown.published_files import plain, read_table
+from stirred.mechanisms.topdown.published import PublishedMeasurements, open_given, read_table
 from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
+from stirred.mechanisms.topdown.spine import plain
 from stirred.spec.given_numbers import probability
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem

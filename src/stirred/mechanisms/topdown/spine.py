@@ -6,7 +6,8 @@ an area are therefore side by side, and so are its records once they are sorted 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -19,7 +20,7 @@ import polars as pl
 from stirred.data.columns import Columns, select
 from stirred.data.problems import bad_file, counted, listed
 from stirred.mechanisms.topdown.hierarchy.counts import Counts
-from stirred.mechanisms.topdown.hierarchy.tree import Level, Places
+from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Level, Places
 
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
@@ -341,3 +342,75 @@ def _ordered(levels: Mapping[str, pl.DataFrame], where: str) -> list[str]:
         what = f"its levels {listed([*levels])} are not one inside the other"
         raise bad_file(what, where=where, remedy="give every area a parent in the level above")
     return order
+
+
+# ---- areas that published files name ----------------------------------------------------------------------
+
+
+def with_mentioned(codes: Mapping[str, Sequence[str]], mentioned: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return areas by level with those that are asked for by level or by length: they exist, and were not measured."""
+    found = {level: {*own} for level, own in codes.items()}
+    named = {plain(level): level for level in found}
+    widths = {len(code): level for level, own in found.items() for code in own}
+    for level, code in mentioned:
+        own = named.get(plain(level)) or (level if level and len(code) not in widths else widths.get(len(code), ""))
+        if (own in found and len(code) == len(next(iter(found[own])))) or (own and own not in found):
+            found.setdefault(own, set()).add(code)
+            named[plain(own)], widths[len(code)] = own, own
+    return {level: sorted(own) for level, own in found.items()}
+
+
+def unspoken(every: Mapping[str, Sequence[str]], codes: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return the areas that no row speaks of, nor any of an area inside them."""
+    measured = {code for own in codes.values() for code in own}
+    more = {code for own in every.values() for code in own} - measured
+    return more - {code[:width] for width in {len(each) for each in more} for code in measured}
+
+
+def plain(level: str) -> str:
+    """Return the name of a level without the ways in which people write it.
+
+    >>> plain("Block Group") == plain("block_group")
+    True
+    """
+    return level.strip().lower().replace(" ", "_")
+
+
+def listed_spine(spine: pl.DataFrame, codes: Mapping[str, Sequence[str]], where: str) -> Spine:
+    """Return the areas that a file lists; one above all has no parent, and need not be listed."""
+    columns = ("geolevel", "geocode", "parent")
+    given = {*spine["geolevel"].unique()}
+    top = [(level, own[0], own[0]) for level, own in codes.items() if level not in given and len(own) == 1]
+    schema = dict.fromkeys(columns, pl.String)
+    spine = pl.concat([spine.select(columns).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
+    for level, own in codes.items():
+        there = spine.filter(geolevel=level)
+        absent = pl.DataFrame({"geocode": own}, schema={"geocode": pl.String}).join(there, on="geocode", how="anti")
+        if absent.height:
+            what = f"it does not list {listed([f'{level} {code}' for code in absent['geocode'][:5]])}"
+            raise bad_file(what, where=where, remedy="list all areas with their parents")
+    return Spine.of_list(spine, where=where)
+
+
+def groups_of(frame: pl.DataFrame, spine: Spine, where: str) -> Iterator[GroupTotal]:
+    """Yield known totals; a geocode names an area, two digits both parts of a state, or it names its ``members``."""
+    members = frame["members"].to_list() if "members" in frame.columns else [None] * frame.height
+    level_of = {code: name for name, own in zip(spine.names, spine.geocodes, strict=True) for code in own}
+    for row, (code, value, own) in enumerate(zip(frame["geocode"], frame["value"], members, strict=True)):
+        if isinstance(own, str):
+            own = [each for each in re.split(r"[\s,;|]+", own) if each]
+        if not own:
+            parts = [each for each in (f"0{code}", f"1{code}") if len(code) == 2 and each in level_of]
+            own = [code] if code in level_of else parts
+        lost = [each for each in own if each not in level_of] if own else [code]
+        at = {level_of[each] for each in own if each in level_of}
+        try:
+            total = int(str(value))
+        except ValueError:
+            total = -1
+        if lost or len(at) != 1 or total < 0:
+            what = f"{listed(lost)} is not in the measurements" if lost else f"{value} is not a total of one level"
+            raise bad_file(
+                what, where=f"--totals {where} row {row + 1}", remedy="correct its geocode, members or value"
+            )
+        yield GroupTotal(level=at.pop(), members=tuple(own), value=total)

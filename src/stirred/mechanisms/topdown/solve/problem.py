@@ -324,7 +324,8 @@ def members_in(level: Level, groups: Sequence[GroupTotal]) -> list[tuple[list[in
     """Return for each group of areas of a level the places of its members, and its total."""
     own = [each for each in groups if each.level == level.name]
     places = {code: place for place, code in enumerate(level.geocodes)} if own else {}
-    return [([places[code] for code in each.members if code in places], each.value) for each in own]
+    # A group of tops of shards lies in several trees, and is known in the one above them.
+    return [([places[code] for code in each.members], each.value) for each in own if {*each.members} <= {*places}]
 
 
 def _with_totals(limits: AreaLimits, groups: Sequence[tuple[list[int], int]]) -> AreaLimits:
