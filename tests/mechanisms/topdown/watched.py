@@ -19,7 +19,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, parents: Mapping[str, Held] | None 
     exact, optimum = parent.solve_children, parent._optimum
 
     def solve_children(step: Any, name: str, cells: Any, counts: Any, children: slice) -> Any:
-        made = exact(step, name, *(parents or {}).get(name, (cells, counts)), children)
+        cells, counts = (parents or {}).get(name, (cells, counts))
+        made = exact(step, name, cells, counts, children)
         for code, row in zip(step.level.geocodes[children], made.counts, strict=True):  # an only child has no optimum
             found.setdefault((name, code), (made.cells, row.astype(float)))
         return made
