@@ -154,7 +154,7 @@ def test_options_that_are_gone_are_refused_and_another_arm_makes_as_many_records
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
 ) -> None:
     root, _, truth = written
-    with pytest.raises(PlanError, match=r"(?s)--parents: this option is no longer there.*--unrounded: this option"):
+    with pytest.raises(PlanError, match=r"(?s)parents: this option is no longer there.*unrounded: this option"):
         run_microdata(options(root, tmp_path / "out", parents=tmp_path / "p", unrounded=tmp_path / "u"))
     outcome = run_microdata(options(root, tmp_path / "out", arm="blue"))
     assert outcome.passed

@@ -321,10 +321,14 @@ def limits_up(
 
 
 def members_in(level: Level, groups: Sequence[GroupTotal]) -> list[tuple[list[int], int]]:
-    """Return for each group of areas of a level the places of its members, and its total."""
+    """Return for each group of areas of a level the places of its members, and its total.
+
+    A group of areas that are tops of shards is left out where one of them stands alone.
+    """
     own = [each for each in groups if each.level == level.name]
     places = {code: place for place, code in enumerate(level.geocodes)} if own else {}
-    return [([places[code] for code in each.members if code in places], each.value) for each in own]
+    found = [([places[code] for code in each.members if code in places], each) for each in own]
+    return [(members, each.value) for members, each in found if len(members) > 1 or len(each.members) == 1]
 
 
 def _with_totals(limits: AreaLimits, groups: Sequence[tuple[list[int], int]]) -> AreaLimits:
