@@ -308,7 +308,7 @@ def slow_solve() -> None:
     solve = names["solve_children"]
 
     def slow(stage: Any, *rest: Any) -> Any:
-        if stage.name == "ward":
+        if stage.level.name == "ward":
             Path("at-wards").touch()
             time.sleep(0.2)
         return solve(stage, *rest)
