@@ -231,10 +231,12 @@ NoisyQuery = tuple[MarginalQuery, dict[int, Fraction]]  # with variance paramete
 
 def _noisy_queries(part: Population, depth: int) -> Iterator[NoisyQuery]:
     """Yield what is measured at a level."""
-    names = part.spine.names
-    for name in () if part.shares is None else part.shares.measured(names[depth]):
+    names, shares = part.spine.names, part.shares
+    if shares is None:
+        return
+    for name in shares.measured(names[depth]):
         query = part.schema.query(name)
-        found = {s: part.shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
+        found = {s: shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
         yield query, {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
 
 

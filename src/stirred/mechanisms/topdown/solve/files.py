@@ -91,7 +91,7 @@ class _TreeWriter:
         if solved.is_top:
             return _CheckedTree(tree=solved)
         tree, certificate, geocodes = solved.tree, Certificate(), solved.tree.levels[-1].geocodes
-        leaves = solved.levels[-1].frame(tree.schema, geocodes)
+        leaves = solved.leaves
         if self.records is not None:
             self.records.write(number, records_frame(leaves))
         written = read_counts(pl.read_parquet(self.counts.write(number, leaves)), tree.schema, geocodes, certificate)

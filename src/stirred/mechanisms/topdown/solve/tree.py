@@ -21,6 +21,7 @@ from uuid import uuid4
 from zipfile import BadZipFile
 
 import numpy as np
+import polars as pl
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.blas import one_blas_thread
@@ -157,6 +158,11 @@ class TreeCounts(SolverReport):
     tree: Tree
     levels: tuple[Counts, ...]
     is_top: bool  # whether these are the areas above the shards
+
+    @property
+    def leaves(self) -> pl.DataFrame:
+        """Return the counts of the leaves as they are published."""
+        return self.levels[-1].frame(self.tree.schema, self.tree.levels[-1].geocodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
