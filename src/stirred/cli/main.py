@@ -94,7 +94,6 @@ def run(arguments: list[str]) -> int:
     129 and 143 are interruptions by SIGHUP and SIGTERM. 141 means that nobody read the output to its end.
     """
     _never_fail_to_print()
-    warnings.showwarning = _show_warning
     if odd := next((text for text in arguments if not _is_text(text)), None):
         return _report(_no_text(odd), as_json="--json" in arguments)
     try:
@@ -223,6 +222,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     protect_memory()
     share_memory()
     clean_up_on_signals()
