@@ -127,7 +127,8 @@ class Mechanism(Defaults, ABC):
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
         """Return the plan; nothing random happens.
 
-        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release.
+        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release. It
+        ends with ``Plan.sealed``, by which a release knows a copy that was changed.
         """
 
     @abstractmethod

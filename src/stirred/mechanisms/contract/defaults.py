@@ -264,7 +264,7 @@ class Defaults:
 
     def for_sampling(self, plan: Any) -> Any:
         """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
-        return replace(plan, doubts=(SAMPLED,))
+        return replace(plan, doubts=(SAMPLED,)).sealed()
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.

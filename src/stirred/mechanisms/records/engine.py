@@ -180,12 +180,12 @@ class RecordSwap(SettingsMechanism):
         narrowed = self._narrowed(microdata)
         plan = self._prepare(narrowed, self._roles(narrowed), origin=SwapOrigin(mechanism=self, data=microdata))
         if not doubts:
-            return plan
-        return replace(plan, origin=replace(plan.origin, doubts=tuple(self._doubts(narrowed, plan))))
+            return plan.sealed()
+        return replace(plan, origin=replace(plan.origin, doubts=tuple(self._doubts(narrowed, plan)))).sealed()
 
     def for_sampling(self, plan: Any) -> Any:
         """Return a plan by which the law of a swap is tested, on files that a release would refuse."""
-        return replace(plan, origin=replace(plan.origin, doubts=(SAMPLED,)))
+        return replace(plan, origin=replace(plan.origin, doubts=(SAMPLED,))).sealed()
 
     # ---- the release
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stirred.data.codes import Coded
-from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
@@ -72,16 +71,13 @@ class SwapUniverse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SwapOrigin:
+class SwapOrigin(PlanOrigin):
     """Where a plan comes from: the mechanism, its data, and the doubts that were found.
 
     A release compares it, and believes no other plan. Doubts stand here so that no plan can be had without them.
     """
 
-    mechanism: Any
-    data: Microdata
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    exposed: tuple[Doubt, ...] | None = None  # as a policy judges it; None where the default decides
 
 
 class FurtherPromise(NamedTuple):

@@ -50,7 +50,7 @@ class TopDownPlan(Plan):
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
         """Return the plan with the promise of this draw said otherwise, together with those of earlier releases."""
         own = change(self.own)
-        return replace(self, own=own, specification=with_earlier(own, self.includes))
+        return replace(self, own=own, specification=with_earlier(own, self.includes)).sealed()
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
