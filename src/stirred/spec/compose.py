@@ -380,7 +380,12 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     specification = Specification(
         flavor=replace(first.flavor, output_premetric=output, domain=common_domain(specifications)),
         budget=budget,
-        assumptions=_union(s.assumptions for s in specifications) + _of_one_file(specifications) + fresh,
+        assumptions=(
+            *_union(s.assumptions for s in specifications),
+            *_of_one_file(specifications),
+            *_of_prepared(specifications),
+            *fresh,
+        ),
         theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
         settings_from=_settings(specifications),
         seeded=any(s.seeded for s in specifications),
@@ -409,6 +414,16 @@ def _of_one_file(specifications: Sequence[Specification]) -> tuple[str, ...]:
         return ()
     said = next(stage for stage in stages if stage != AS_GIVEN)
     return (f"the releases that do not say at which stage the file was used the same file as the others ({said})",)
+
+
+def _of_prepared(specifications: Sequence[Specification]) -> tuple[str, ...]:
+    """Say how some releases prepared the file, where others did not, or otherwise: the common file is as it was."""
+    if len({specification.domain.prepared for specification in specifications}) == 1:
+        return ()
+    done = dict.fromkeys(s.domain.prepared_in_words for s in specifications if s.domain.prepared)
+    return tuple(
+        f"figures of a release that prepared the file are those of the prepared file: {words}" for words in done
+    )
 
 
 def common_domain(specifications: Sequence[Specification]) -> Domain:
