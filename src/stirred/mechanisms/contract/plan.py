@@ -288,7 +288,8 @@ def _unrelated(table: ReleasedTable) -> Doubt:
         kind="earlier-dataset",
         about=name,
         what=f"nothing shows that {table.file} ('{table.title}') was released from the same dataset: no checksum of "
-        "the file, no stated name and no ledger that both have. The promise of both together holds for one dataset",
+        "the file, no ledger that both have, and no stated name of files whose checksums do not differ. The promise of "
+        "both together holds for one dataset",
         remedy="name it in the bundle of that release, which keeps the checksum of its file, or use the ledger that "
         "has it. If you know that it is the same dataset, accept this: specification and manifest keep that",
     )

@@ -44,8 +44,8 @@ class TopDownPlan(Plan):
     @property
     def unrelated(self) -> tuple[ReleasedTable, ...]:
         """Return the earlier releases that share no checksum of a file, no stated name and no ledger with this one."""
-        known = self.own.domain.identity
-        return tuple(t for t in self.includes if t.promise is None or not known & t.promise.domain.identity)
+        own = self.own.domain
+        return tuple(t for t in self.includes if t.promise is None or not own.is_known_as(t.promise.domain))
 
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
         """Return the plan with the promise of this draw said otherwise, together with those of earlier releases."""
