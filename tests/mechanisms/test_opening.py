@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ from stirred import Entropy
 from stirred.data.given import as_microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
+from stirred.mechanisms.plain import PlainMechanism, Settings
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.topdown.mechanism import TopDown
+from stirred.spec import catalogue
+from stirred.spec.domain import Domain
 from stirred.spec.doubts import DoubtError
+from stirred.spec.specification import Specification
 from tests.mechanisms.tables.making import toy_h
 from tests.mechanisms.tables.toy import HOUSEHOLDS
 from tests.release.test_public_edition import CASES, laid_out
@@ -86,12 +91,13 @@ def test_cell_keys_do_not_draw_by_another_table_than_their_promise() -> None:
 
 def topdown(**settings: Any) -> TopDown:
     codes = {"sex": ["m", "f"]}
-    return TopDown.of(levels=["ward"], attributes=["sex"], values=codes, rho="1/2", totals=["ward"], **settings)
+    settings = {"rho": "1/2", **settings}
+    return TopDown.of(levels=["ward"], attributes=["sex"], values=codes, totals=["ward"], **settings)
 
 
 def test_topdown_refuses_what_a_final_doubt_forbids() -> None:
     mechanism = topdown(settings_from="this-data", area_list=PEOPLE.select("ward").unique())
-    for plan in (None, mechanism.plan(PEOPLE), replace(mechanism.plan(PEOPLE), doubts=())):
+    for plan in (None, mechanism.plan(PEOPLE), replace(mechanism.plan(PEOPLE), doubts=()).sealed()):
         with pytest.raises(DoubtError, match="void the guarantee"):
             mechanism.release(PEOPLE, Entropy.from_os(), plan=plan)
 
@@ -108,6 +114,101 @@ def test_a_loss_without_bound_is_doubted_whatever_the_mechanism_says() -> None:
     homes = pl.DataFrame({"size": [1, 2] * 20, "county": ["E", "N", "N", "S"] * 10})
     mechanism = TargetedSwap(hierarchy=["county"], similar=["size"], swaprate="1/5")
     plan = mechanism.plan(homes)
-    plan = replace(plan, origin=replace(plan.origin, doubts=()))
+    plan = replace(plan, origin=replace(plan.origin, doubts=())).sealed()
     with pytest.raises(DoubtError, match="nothing is promised"):
         mechanism.release(homes, Entropy.from_os(), plan=plan)
+
+
+# ---- a changed copy, and a file that was changed in place
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_changed_copy_of_a_plan_is_never_released(name: str, tmp_path: Path) -> None:
+    """A copy with other strata, cells or noise would be drawn by these, and state the promise of the first."""
+    mechanism, data = given(name, tmp_path)
+    plan = mechanism.plan(data)
+    accepted = [doubt.name for doubt in plan.doubts if doubt.refuses]
+    assert not plan.changed
+    for each in fields(plan):
+        if each.name == "origin":
+            continue
+        value = getattr(plan, each.name)
+        changed = "another" if value is None or isinstance(value, (bool, int, str)) else copy.copy(value)
+        changed = (*value, *value, None) if isinstance(value, tuple) else changed
+        if changed is value:  # one that has no copies
+            changed = None
+        for entropy in ENTROPIES:
+            with pytest.raises(PlanError, match=f"it was made: {each.name} changed since"):
+                mechanism.release(data, entropy(), plan=replace(plan, **{each.name: changed}), accept=accepted)
+
+
+def test_a_copy_without_its_doubts_or_its_seal_is_not_believed() -> None:
+    mechanism = topdown()
+    plan = mechanism.plan(PEOPLE)
+    for copied in (replace(plan, doubts=()), replace(plan, doubts=(), origin=replace(plan.origin, seal=None))):  # type: ignore[type-var]
+        with pytest.raises((PlanError, DoubtError), match=r"doubts changed since|read off the confidential file"):
+            mechanism.release(PEOPLE, Entropy.from_os(), plan=copied)
+    other = topdown(rho="3").plan(PEOPLE)
+    with pytest.raises(PlanError, match="it promises something else"):
+        mechanism.release(PEOPLE, Entropy.from_os(), plan=replace(other, origin=None))
+
+
+@pytest.mark.parametrize("name", ["permutation-swap", "noisy-tables", "topdown"])
+def test_a_frame_that_was_changed_in_place_is_not_released(name: str, tmp_path: Path) -> None:
+    mechanism, data = given(name, tmp_path)
+    data = replace(data, households=data.households.clone())
+    plan = mechanism.plan(data)
+    accepted = [doubt.name for doubt in plan.doubts if doubt.refuses]
+    first = data.households.columns[-1]
+    data.households.replace_column(data.households.columns.index(first), data.households[first].reverse())
+    with pytest.raises(PlanError, match="data changed since"):
+        mechanism.release(data, Entropy.from_os(), plan=plan, accept=accepted)
+
+
+class ForeignSettings(Settings):
+    """A loss, and what a record is."""
+
+    loss: str = "1"
+    unit: str = "person"
+
+
+class ForeignMechanism(PlainMechanism):
+    """A mechanism of a package that keeps no origin in its plans."""
+
+    name = "foreign"
+    title = "foreign"
+    disturbed = "nothing"
+    in_words = "Nothing is done."
+    settings_model = ForeignSettings
+
+    def specification(self, data: Any) -> Specification:
+        promise = catalogue.load("pure-dp").specification.with_budget(self.settings.loss)
+        return promise.with_flavor(domain=Domain.of_file("people", columns=("ward", "sex")))
+
+    def draw(self, records: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
+        return records
+
+    def law(self, dataset: Any) -> Any:
+        raise NotImplementedError
+
+    def audit_universes(self) -> Any:
+        raise NotImplementedError
+
+    def plan(self, data: Any, *, doubts: bool = True) -> Any:
+        return replace(super().plan(data, doubts=doubts), origin=None)
+
+
+def test_a_plan_of_a_package_that_keeps_no_origin_is_made_again() -> None:
+    people = pl.DataFrame({"ward": ["a", "b"] * 30, "sex": ["m", "f", "f"] * 20})
+    mechanism, other = ForeignMechanism(loss="1"), ForeignMechanism(loss="1/100")
+    plan = mechanism.plan(people)
+    accepted = [doubt.name for doubt in plan.doubts if doubt.refuses]
+    assert mechanism.release(people, Entropy.from_os(), plan=plan, accept=accepted).specification.budget.realised == 1
+    with pytest.raises(PlanError, match="it promises something else"):
+        mechanism.release(people, Entropy.from_os(), plan=other.plan(people), accept=accepted)
+    with pytest.raises(DoubtError, match="without searching for doubts"):
+        mechanism.release(people, Entropy.from_os(), plan=mechanism.plan(people, doubts=False))
+    named = people.with_columns(passport=pl.int_range(60).cast(pl.String) + "X")
+    assert mechanism.plan(named).doubts
+    with pytest.raises(DoubtError, match="passport"):
+        mechanism.release(named, Entropy.from_os(), plan=replace(mechanism.plan(named), doubts=()))

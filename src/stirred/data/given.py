@@ -30,12 +30,15 @@ def same_data(one: Microdata, other: Microdata) -> bool:
     said = [each.name for each in fields(Microdata) if each.name not in ("households", "persons", "checked")]
     return (
         all(getattr(one, name) == getattr(other, name) for name in said)
-        and (one.households is other.households or _same_frame(one.households, other.households))
-        and (one.persons is other.persons or _same_frame(one.persons, other.persons))
+        and same_frame(one.households, other.households)
+        and same_frame(one.persons, other.persons)
     )
 
 
-def _same_frame(one: Any, other: Any) -> bool:
+def same_frame(one: Any, other: Any) -> bool:
+    """Say whether two tables hold the same; those that are read column by column are compared as objects."""
+    if one is other:
+        return True
     frames = isinstance(one, pl.DataFrame) and isinstance(other, pl.DataFrame)
     return frames and one.schema == other.schema and one.equals(other)
 

@@ -5,6 +5,8 @@ pandas turns a column of integers with one missing value into floats, and writes
 
 from __future__ import annotations
 
+import re
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import polars as pl
@@ -16,8 +18,9 @@ _POINT: Final = r"^([+-]?[0-9]+)\.0*$"
 _COMMA: Final = r"^\s*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?\s*$"
 _PLAIN_WHOLE: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 _PLAIN_DECIMAL: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
-# Rows that show at a glance that a column holds something else.
+# Rows that show at a glance that a column holds something else, of texts by Python before any expression.
 _FIRST_ROWS: Final = 1_000
+_GLANCE: Final = 20
 
 
 def as_whole(column: pl.Series) -> pl.Series:
@@ -48,7 +51,7 @@ def as_numbers(column: pl.Series) -> pl.Series:
     >>> as_numbers(pl.Series(["01", "2"])).dtype, as_numbers(pl.Series(["10.1", "10.10"])).dtype
     (String, String)
     """
-    if column.dtype != pl.String or column.null_count() == len(column):
+    if column.dtype != pl.String or column.null_count() == len(column) or not _at_a_glance(column, _PLAIN_DECIMAL):
         return column
     if bool(column.str.contains(_PLAIN_WHOLE).all()):
         return column.cast(pl.Int64)
@@ -109,9 +112,21 @@ def _decimals(column: pl.Series) -> pl.Series:
 
 
 def _text(column: pl.Series) -> pl.Series:
+    if not _at_a_glance(column, _WHOLE, besides={*MISSING_LIKE, ""}):
+        return column
     if not _are_whole(column.head(_FIRST_ROWS)) or not column.str.contains(_POINT).any():
         return column
     return column.str.replace(_POINT, "$1") if _are_whole(column) else column
+
+
+def _at_a_glance(column: pl.Series, pattern: str, *, besides: AbstractSet[str] = frozenset()) -> bool:
+    """Say whether the first texts may all be of a pattern; most columns of a wide file show at once that they are not.
+
+    >>> _at_a_glance(pl.Series(["1", None]), _WHOLE), _at_a_glance(pl.Series(["1", "a"]), _WHOLE)
+    (True, False)
+    """
+    first = (text for text in column.head(_GLANCE).to_list() if text is not None)
+    return all(re.search(pattern, text) or text.strip() in besides for text in first)
 
 
 def _are_whole(text: pl.Series) -> bool:

@@ -11,6 +11,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import (
     SAMPLED,
+    UNSEARCHED,
     Mechanism,
     Plan,
     check_seeded,
@@ -42,17 +43,13 @@ def opened(
     """
     Entropy.expected(entropy)
     microdata = as_microdata(data)
-    own = plan is None
-    if not own and not isinstance(plan, Plan):
+    if plan is not None and not isinstance(plan, Plan):
         remedy = "give what mechanism.plan(data) returns, or leave plan out"
         raise bad_plan(f"{plan!r:.60} is not a plan", where="plan", remedy=remedy)
-    if own:
-        plan = mechanism.plan(microdata)
-    else:
-        _check_origin(plan, mechanism, microdata)
+    plan = mechanism.plan(microdata) if plan is None else _believed(plan, mechanism, microdata)
     tested = entropy.seeded and plan.doubts == (SAMPLED,)
     doubts = plan_doubts(plan, settings_from=mechanism.settings_from)
-    if own and plan.origin is None:  # the plan of a package that does not keep it
+    if plan.origin is None:  # the plan of a package that does not keep it
         doubts += (*exposed_doubts(plan_exposure(mechanism, microdata, plan), mechanism, microdata, plan),)
     accepted = () if tested else refuse_doubts(doubts, accept=accept)
     check_seeded(plan, seeded=entropy.seeded)
@@ -61,21 +58,44 @@ def opened(
     return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded))
 
 
-def _check_origin(plan: Any, mechanism: Mechanism, data: Microdata) -> None:
-    """Refuse a plan of another mechanism or of other data: its promise and its doubts are not those of the release."""
+def _believed(plan: Any, mechanism: Mechanism, data: Microdata) -> Any:
+    """Return a plan that was given, if this mechanism made it for these data and it is as it was made.
+
+    A release with another one would not keep the promise, or not face the doubts, that the plan states. A plan that
+    keeps no seal, as of a package that does not make one, is made again.
+    """
     origin = plan.origin
-    if origin is None:
-        if type(plan).origin is None:
-            return  # the plan of a package that does not keep it
-        other = "nothing that is known"
-    elif origin.mechanism != mechanism:
-        other = "another mechanism, or the same with other settings"
+    if origin is None or origin.seal is None:
+        return _made_again(plan, mechanism, data)
+    if origin.mechanism != mechanism:
+        other = "was made for another mechanism, or the same with other settings"
     elif not same_data(origin.data, data):
-        other = "other data"
+        other = "was made for other data"
+    elif changed := plan.changed:
+        other = f"is not as it was made: {changed} changed since, in a copy or in place"
     else:
-        return
-    raise bad_plan(
-        f"the plan was made for {other}",
-        where="plan",
-        remedy="give what mechanism.plan(data) returns for these data, or leave plan out",
-    )
+        return plan
+    raise _other(other)
+
+
+def _made_again(plan: Any, mechanism: Mechanism, data: Microdata) -> Any:
+    """Return the plan as its mechanism makes it now, with the promise of the one given if that is no other."""
+    again = mechanism.plan(data)
+    given, made = _promise(plan), _promise(again)
+    if type(plan) is not type(again) or given[:3] != made[:3] or given[3] not in (None, made[3]):
+        raise _other("was made for another mechanism, or another file: it promises something else")
+    if UNSEARCHED in plan.doubts or SAMPLED in plan.doubts:
+        return plan
+    return again.promising(plan.specification, accepted=plan.accepted)
+
+
+def _promise(plan: Plan) -> tuple[Any, ...]:
+    """Return what a plan promises, without what preparation and imputation added on the way to a release."""
+    said = plan.specification
+    fixed = None if said.domain.prepared else frozenset(said.multiverse.invariants)
+    return said.budget, replace(said.input_premetric, post_imputation=None), said.output_premetric, fixed
+
+
+def _other(words: str) -> Exception:
+    remedy = "give what mechanism.plan(data) returns for these data, or leave plan out"
+    return bad_plan(f"the plan {words}", where="plan", remedy=remedy)

@@ -141,7 +141,7 @@ class PlainMechanism(SettingsMechanism):
             dropped=(*microdata.identifiers, *microdata.person_variables),
             origin=PlanOrigin(self, microdata),
         )
-        return replace(plan, doubts=tuple(self.doubts(microdata))) if doubts else plan
+        return (replace(plan, doubts=tuple(self.doubts(microdata))) if doubts else plan).sealed()
 
     def release(
         self,

@@ -130,7 +130,8 @@ class Mechanism(ABC):
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
         """Return the plan; nothing random happens.
 
-        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release.
+        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release. It
+        ends with ``Plan.sealed``, by which a release knows a copy that was changed.
         """
 
     @abstractmethod
@@ -378,7 +379,7 @@ class Mechanism(ABC):
 
     def for_sampling(self, plan: Any) -> Any:
         """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
-        return replace(plan, doubts=(SAMPLED,))
+        return replace(plan, doubts=(SAMPLED,)).sealed()
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Final
 
 from stirred.spec.budget import Budget, derived
-from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
+from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine, to_neighbours
 from stirred.spec.convert_output import at_most_one
 from stirred.spec.derivation import Derivation, DerivationStep
 from stirred.spec.domain import AS_GIVEN, Domain
@@ -109,13 +109,13 @@ def compose(
     _same_domain(specifications)
     specifications = told_apart(specifications if sum(often) == 1 else [*map(beside_others, specifications)])
     parts = [Derivation(specification=specification) for specification in specifications]
-    _some_neighbours(specifications)
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
     far = _reach(parts)
     # Where a conversion uses the nearest distance, it uses that of the release itself: that of another
     # release says nothing about files that only differ where the other does not look.
-    early = _reaches_zcdp(parts, wanted=output)
+    # And a path of single changes need not stay among the files that another release compares.
+    early = _reaches_zcdp(parts, wanted=output) or any(part.specification.output_premetric.delta for part in parts)
     parts = _common_output(parts, delta=delta, wanted=output, far=far) if early else parts
     parts = _common_multiverse(parts)
     parts = parts if early else _common_output(parts, delta=delta, wanted=output, far=far)
@@ -219,26 +219,6 @@ def _same_domain(specifications: Sequence[Specification]) -> None:
         )
 
 
-def _some_neighbours(specifications: Sequence[Specification]) -> None:
-    """Refuse neighbours with one record more or less where another release compares files of one size alone.
-
-    A loss with a delta, as of cell keys, is no number per distance: it holds for its neighbours and for no others.
-    """
-    near = [
-        s.input_premetric
-        for s in specifications
-        if s.input_premetric.name == "d_SymDiff" and s.input_premetric.within == 1 and s.output_premetric.delta
-    ]
-    same_size = [s.input_premetric for s in specifications if s.input_premetric.bounded]
-    if near and same_size:
-        raise refused(
-            f"neighbours by {near[0].symbol} have one record more or less, and {same_size[0].symbol} compares files of "
-            "the same size alone: no two files are compared by both, and a promise of both together would be empty",
-            where="compose what",
-            remedy="look at each alone; a loss with a delta holds for its own neighbours, not per distance",
-        )
-
-
 def _common_distance(parts: list[Derivation]) -> list[Derivation]:
     """Bring ordered and unordered, bounded and unbounded distances to one that all can reach."""
     names = {part.specification.input_premetric.name for part in parts}
@@ -330,8 +310,10 @@ def _common_output(
         return [part.then(change_output(part.specification, to=wanted, at_distance=far)) for part in parts]
     names = {part.specification.output_premetric.name for part in parts}
     premetrics = {part.specification.output_premetric for part in parts}
-    if len(premetrics) == 1 or names == {"D_Mult^delta"}:
-        return parts
+    if names == {"D_Mult", "D_Mult^delta"}:  # pure DP is that with a delta of 0
+        return _near(parts, far)
+    if len(names) == 1 and (len(premetrics) == 1 or "D_Mult^delta" in names):
+        return _near(parts, far) if "D_Mult^delta" in names else parts
     for target, reachable in ((GDP, {"D_Mult", "D_GDP"}), (ZCDP, {"D_Mult", "D_NoR", "D_GDP"})):
         if names <= reachable:
             return [part.then(change_output(part.specification, to=target)) for part in parts]
@@ -348,12 +330,25 @@ def _common_output(
             remedy="give a delta to convert those that need one to approximate differential privacy",
         )
     target = approximate(delta)
-    return [
-        part
-        if part.specification.output_premetric.name == "D_Mult^delta"
-        else part.then(change_output(part.specification, to=target, at_distance=far))
-        for part in parts
-    ]
+    return _near(
+        [
+            part
+            if part.specification.output_premetric.name in ("D_Mult", "D_Mult^delta")
+            else part.then(change_output(part.specification, to=target, at_distance=far))
+            for part in parts
+        ],
+        far,
+    )
+
+
+def _near(parts: list[Derivation], far: int) -> list[Derivation]:
+    """Compare datasets up to ``far`` apart in all parts where they differ in that: a delta is no number per distance.
+
+    A part for single changes grows by group privacy, along files that another release need not compare.
+    """
+    if len({part.specification.input_premetric for part in parts}) == 1:
+        return parts
+    return [part.then(to_neighbours(part.specification, within=far)) for part in parts]
 
 
 def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
@@ -385,7 +380,12 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     specification = Specification(
         flavor=replace(first.flavor, output_premetric=output, domain=common_domain(specifications)),
         budget=budget,
-        assumptions=_union(s.assumptions for s in specifications) + _of_one_file(specifications) + fresh,
+        assumptions=(
+            *_union(s.assumptions for s in specifications),
+            *_of_one_file(specifications),
+            *_of_prepared(specifications),
+            *fresh,
+        ),
         theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
         settings_from=_settings(specifications),
         seeded=any(s.seeded for s in specifications),
@@ -416,6 +416,16 @@ def _of_one_file(specifications: Sequence[Specification]) -> tuple[str, ...]:
     return (f"the releases that do not say at which stage the file was used the same file as the others ({said})",)
 
 
+def _of_prepared(specifications: Sequence[Specification]) -> tuple[str, ...]:
+    """Say how some releases prepared the file, where others did not, or otherwise: the common file is as it was."""
+    if len({specification.domain.prepared for specification in specifications}) == 1:
+        return ()
+    done = dict.fromkeys(s.domain.prepared_in_words for s in specifications if s.domain.prepared)
+    return tuple(
+        f"figures of a release that prepared the file are those of the prepared file: {words}" for words in done
+    )
+
+
 def common_domain(specifications: Sequence[Specification]) -> Domain:
     """Return the common domain: of the whole file, where the releases look at different parts of it."""
     domains = [specification.domain for specification in specifications]
@@ -430,15 +440,16 @@ def common_domain(specifications: Sequence[Specification]) -> Domain:
 
 def _added_output(specifications: Sequence[Specification], times: Sequence[int]) -> OutputPremetric:
     first = specifications[0].output_premetric
-    if first.name != "D_Mult^delta":
+    if not any(specification.output_premetric.delta for specification in specifications):
         return first
     deltas = (count * s.output_premetric.delta for count, s in zip(times, specifications, strict=True))
     total = sum(deltas, Fraction(0))
     if total >= 1:
         raise refused(
-            f"the deltas add up to {total}",
+            f"the deltas add up to {float(total):.4g}, and from 1 on nothing is promised",
             where="compose how",
-            remedy="use smaller deltas, or compose in zCDP",
+            remedy="release with a smaller delta (of cell keys: a larger epsilon, or wider noise), or by a method that "
+            "has none",
         )
     return approximate(total)
 

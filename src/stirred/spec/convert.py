@@ -12,7 +12,7 @@ from stirred.spec.convert_output import group_delta
 from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
-from stirred.spec.group_privacy import can_be_metric, path_factor, scale_budget, to_metric
+from stirred.spec.group_privacy import all_eligible, can_be_metric, path_factor, scale_budget, to_metric
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse, Verdict
@@ -127,7 +127,8 @@ def change_unit(
             remedy="state the distance between datasets for the new unit",
         )
     if specification.output_premetric.delta and not old.is_metric:
-        start, after = Derivation(specification=specification), _group_of(specification, int(scale.rational))
+        start = Derivation(specification=specification)
+        after = _group_of(specification, int(scale.rational), where="unit")
     else:
         start = to_metric(specification)
         after = scale_budget(start.specification, scale, formula=f"{scale} x the budget per {old.unit}")
@@ -150,27 +151,35 @@ def change_unit(
     return start.then(step)
 
 
-def _group_of(specification: Specification, size: int) -> Specification:
+def _group_of(specification: Specification, size: int, *, where: str, group: str = "") -> Specification:
     """Return (k epsilon, delta (e^(k eps) - 1)/(e^eps - 1)) for groups of k, between which single changes lead."""
     old, budget = specification.input_premetric, specification.budget
-    steps = path_factor(specification) if old.within == 1 and old.name != "d_r" else "its neighbours are not 1 apart"
+    remedy = f"change the {where} first and the output premetric afterwards"
+    steps = path_factor(specification) if _single_changes(specification) else "its neighbours are not 1 apart"
     if isinstance(steps, str) or steps != 1:
         raise refused(
             f"{old.symbol} compares neighbours only, and nothing follows for groups of {size}: "
             f"{steps if isinstance(steps, str) else 'paths inside a universe are longer than the distance'}",
-            where="unit",
-            remedy="change the unit first and the output premetric afterwards",
+            where=where,
+            remedy=remedy,
         )
     delta = group_delta(budget.realised, specification.output_premetric.delta, size=size)
     if delta >= 1:
         raise refused(
-            f"for groups of {size} delta grows to 1 or more, and nothing is promised",
-            where="unit",
-            remedy="change the unit first and the output premetric afterwards",
+            f"{group or f'{size} {records_of(old.unit)}'}: {specification.budget_text} for each change grows to a "
+            "delta of 1 or more, and nothing is promised",
+            where=where,
+            remedy="look at each release alone, or choose settings with a smaller delta" if group else remedy,
         )
     policy = derived(f"{size} x the budget per {old.unit}, delta (e^({size} eps) - 1)/(e^eps - 1)",
                      budget.realised * size, budget)  # fmt: skip
     return specification.with_flavor(output_premetric=approximate(delta)).with_budget(Budget(policy=policy))
+
+
+def _single_changes(specification: Specification) -> bool:
+    """Say whether neighbours are one record apart, so that a group of k is k steps from one file to another."""
+    old = specification.input_premetric
+    return old.within == 1 and old.counts
 
 
 # d_from <= factor * d_to: unordered distances are at most the ordered ones, and changing one record
@@ -189,8 +198,15 @@ _SAME_SIZE_FACTORS: Final = {("d_HamS", "d_SymDiff"): Fraction(1, 2), ("d_HamS",
 def can_change_distance(specification: Specification, *, to: str) -> bool:
     """Say whether :func:`change_distance` has a theorem for it."""
     old, factor = specification.input_premetric, _distance_factor(specification, to)
-    near = factor is not None and old.within is not None and old.within // factor >= 1
-    return old.name == to or (factor is not None and (near or can_be_metric(specification)))
+    if old.name == to or factor is None:
+        return old.name == to
+    near = old.within is not None and old.within // factor >= 1
+    return near or can_be_metric(specification) or _grows_by_groups(specification)
+
+
+def _grows_by_groups(specification: Specification) -> bool:
+    """Say whether group privacy gives a bound for k changes, and no bound per distance: epsilon with a delta."""
+    return bool(specification.output_premetric.delta) and _single_changes(specification)
 
 
 def _distance_factor(specification: Specification, to: str) -> Fraction | None:
@@ -208,7 +224,9 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
     """Return the specification for another distance between datasets, where one bounds the other.
 
     A neighbour relation stays one, with the same budget, where the neighbours by the new distance are neighbours by
-    the old one; otherwise group privacy must give a bound at all distances first.
+    the old one; otherwise group privacy must give a bound at all distances first. Epsilon with a delta has none at
+    all distances, and gives one for neighbours by the new distance: to change a record is to remove one and add one,
+    through a file with one record less that must be eligible.
     """
     old, factor = specification.input_premetric, _distance_factor(specification, to)
     if old.name == to:
@@ -224,9 +242,14 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
         )
     if old.within is not None and old.within // factor >= 1:
         start, new = Derivation(specification=specification), replace(old, name=to, within=int(old.within // factor))
-        after = specification
+        after, through = specification, ""
+    elif _grows_by_groups(specification):
+        start, new = Derivation(specification=specification), replace(old, name=to)
+        group = f"one {old.unit} changed is one removed and one added"
+        after = _group_of(specification, int(factor), where="distance", group=group)
+        through = all_eligible(specification)
     else:
-        start = to_metric(specification)
+        start, through = to_metric(specification), ""
         new = replace(start.specification.input_premetric, name=to)
         after = scale_budget(start.specification, exact(factor), formula=f"{factor} x the budget per {old.name}")
     step = stepped(
@@ -236,6 +259,7 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
         ),
         action=f"distance {old.name} -> {to}, factor {factor}",
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
+        assuming=through,
     )
     return start.then(step)
 
@@ -274,6 +298,15 @@ def to_neighbours(specification: Specification, *, within: int = 1) -> Derivatio
     old = specification.input_premetric
     if old.within == within and old.name != "d_r":
         return Derivation(specification=specification)
+    if within > 1 and _grows_by_groups(specification):
+        grown = _group_of(specification, within, where="distance")
+        return stepped(
+            specification,
+            grown.with_flavor(input_premetric=old.neighbours(within)),
+            action=f"compare datasets up to {old.counted(within)} apart, by single changes one after the other",
+            theorem="Proposition 2.4.15 (group privacy)",
+            assuming=all_eligible(specification),
+        )
     nearer = old.within is not None and 1 <= within < old.within
     start = Derivation(specification=specification) if nearer else to_metric(specification)
     before = start.specification

@@ -281,7 +281,13 @@ def group_delta(epsilon: Exact, delta: Fraction, *, size: int) -> Fraction:
     if size * epsilon > _HUGE:
         return Fraction(1)
     grown = delta * (exp(size * epsilon) - 1) / (exp(epsilon) - 1)
-    return grown.rational if grown.is_rational else Fraction(grown.enclose().high)
+    return grown.rational if grown.is_rational else _rounded_up(Fraction(grown.enclose().high))
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    """Return a number above 0 rounded up to twelve digits or so: a delta is read by people."""
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 12)
+    return math.ceil(value / unit) * unit
 
 
 def at_most_one(value: Exact) -> Exact:

@@ -102,6 +102,25 @@ class Domain:
             return False
         return (self.name, self.dataset) == (other.name, other.dataset)
 
+    def is_known_as(self, earlier: Domain) -> bool:
+        """Say whether something besides words shows that an earlier release was made of this file.
+
+        That is a checksum, a ledger or a release that both know. A stated name shows it where checksums do not speak
+        against it, be it that only the public name of the earlier file is known.
+
+        >>> now = replace(Domain.of_file("Register"), identity=file_identity(files=["9f86d0"], name="Register"))
+        >>> now.is_known_as(Domain.of_file("Register"))
+        True
+        >>> now.is_known_as(replace(now, identity=file_identity(files=["60303a"], name="Register")))
+        False
+        """
+        shared = self.identity & earlier.identity
+        if any(not known.startswith(_NAME) for known in shared):
+            return True
+        if all(any(known.startswith(_FILE) for known in one.identity) for one in (self, earlier)):
+            return False
+        return bool(shared) or f"{_NAME}{earlier.name}" in self.identity
+
     def is_stage_of(self, other: Domain) -> bool:
         """Say whether both are at one stage, as far as both say it.
 
@@ -141,6 +160,7 @@ class Domain:
 
 
 _FILE: Final = "file "
+_NAME: Final = "name "
 
 
 def file_identity(

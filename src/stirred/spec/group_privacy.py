@@ -29,14 +29,20 @@ def to_metric(specification: Specification) -> Derivation:
     if isinstance(factor, str):
         raise refused(factor, where="input_premetric", remedy=f"keep {old.symbol}, or specify it per {old.name}")
     after = scale_budget(specification, factor, formula=f"{factor} x the budget of neighbours")
-    listed = specification.domain.datasets is not None
     return stepped(
         specification,
         after.with_flavor(input_premetric=replace(old, within=None)),
         action="compare datasets at all distances, by adding up along paths",
         theorem="group privacy along paths inside each universe (Eq. 2.8)",
-        assuming="" if listed else "every file is eligible, so that single changes lead from any version to any other",
+        assuming=all_eligible(specification),
     )
+
+
+def all_eligible(specification: Specification) -> str:
+    """Return what paths of single changes rest on where the domain does not list its datasets: all are eligible."""
+    if specification.domain.datasets is not None:
+        return ""
+    return "every file is eligible, so that single changes lead from any version to any other"
 
 
 def can_be_metric(specification: Specification) -> bool:

@@ -14,10 +14,11 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.audit import AuditVerdict, audit
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import tunable
+from stirred.mechanisms.protocol import Release, tunable
 from stirred.mechanisms.tables.noise.checks import decay_for
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.spec.doubts import DoubtError
 from stirred.spec.exact import Exact, exact, largest, ln
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
@@ -301,6 +302,26 @@ def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.Monk
     assert {"identifier:pid", "exposed"} <= doubts("pid")
     assert "similar-values:where" in doubts("where")
     assert not {"identifier:size", "exposed"} & doubts("size")
+
+
+def test_doubts_of_the_swap_before_refuse_the_tables() -> None:
+    """The swap draws its file without a search of its own: what speaks against its match variables is found before."""
+    homes = pl.DataFrame(
+        {"size": ["1", "2", "N/A"] * 40, "s": ["a", "b", "c", "c"] * 30, "h": ["x", "y", "x", "x", "y"] * 24}
+    )
+
+    def release(data: pl.DataFrame, **more: Any) -> Release:
+        after = {"name": "permutation-swap", "match": ["size"], "swap": ["s"], "rate": "1/2", **more}
+        values = {"s": ["a", "b", "c"], "h": ["x", "y"]}
+        tables = NoisyTables(tables=[["h", "s"]], noise="laplace", epsilon="1", values=values, after=after)
+        return tables.release(data, Entropy.from_os())
+
+    with pytest.raises(DoubtError, match="missing:size"):
+        release(homes)
+    known = homes.with_columns(size=pl.col("size").replace("N/A", "3"))
+    with pytest.raises(DoubtError, match="void the guarantee"):
+        release(known, settings_from="this-data")
+    assert release(known).public
 
 
 def test_what_python_can_be_given_works_or_is_refused_with_a_remedy() -> None:

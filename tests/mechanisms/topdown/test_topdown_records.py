@@ -551,7 +551,10 @@ def test_a_published_folder_without_a_ledger_does_not_show_which_dataset_it_is_o
     assert promise.budget.realised == 1
 
 
-def test_an_edited_file_is_the_same_dataset_by_a_stated_name_or_the_ledger(first: Path) -> None:
+def test_an_edited_file_is_the_same_dataset_by_the_ledger_or_a_person(
+    first: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Checksums that differ speak against a name that both plans state."""
     folder = first.parent
     other_file_of_equal_name(first)
     edited(folder, ('file = "people.parquet"', 'file = "people.parquet"\nname = "people"'))
@@ -562,7 +565,23 @@ def test_an_edited_file_is_the_same_dataset_by_a_stated_name_or_the_ledger(first
     assert command(["release", "first.toml", "--quiet"]) == 0
     other_file_of_equal_name(first)
     edited(folder, ("first/public", "other/public"), ('ledger = "a.ledger"', ""))
-    assert command(["plan", "plan.toml"]) == 0  # both plans name it
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert "no stated name of files whose checksums do not differ" in " ".join(capsys.readouterr().err.split())
+    edited(folder, ('out = "later"', f'out = "later"\naccept = ["{SAME_DATASET}"]'))
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+
+
+def test_a_published_folder_is_of_the_dataset_that_both_plans_name(first: Path) -> None:
+    folder = first.parent
+    text = (folder / "first.toml").read_text(encoding="utf-8")
+    named = text.replace('ledger = "a.ledger"', "").replace("[mechanism]", 'name = "Register 2024"\n[mechanism]')
+    (folder / "first.toml").write_text(named.replace('"first"', '"other"'), encoding="utf-8")
+    assert command(["release", "first.toml", "--quiet"]) == 0
+    publish(folder / "other", folder / "site")
+    edited(folder, ("first/public", "site"), ('ledger = "a.ledger"', ""))
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    edited(folder, ('file = "people.parquet"', 'file = "people.parquet"\nname = "Register 2024"'))
+    assert command(["release", "plan.toml", "--quiet"]) == 0
 
 
 def test_python_refuses_an_earlier_release_of_a_dataset_that_is_not_known(first: Path) -> None:

@@ -125,7 +125,11 @@ def why_apart(one: Specification, other: Specification) -> str:
         delta, epsilon = with_delta[0].output_premetric.delta, with_delta[0].budget.realised
         assert 2 * delta >= 1
         assert group_delta(epsilon, delta, size=2) >= 1
-        return "the deltas add up|measure change differently|no two files are compared by both"
+        pure = {each.output_premetric for each in (one, other)} == {PURE, with_delta[0].output_premetric}
+        if pure and not any(each.input_premetric.bounded for each in (one, other)):
+            units = {each.input_premetric.unit for each in (one, other)}
+            return "protect different units" if len(units) > 1 else ""
+        return "the deltas add up|measure change differently|is one removed and one added"
     units = {each.input_premetric.unit for each in (one, other)}
     return "protect different units" if len(units) > 1 else ""  # nobody stated how many persons a household has
 

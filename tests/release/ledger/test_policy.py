@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
+from stirred.release.ledger.currency import Currency
+from stirred.release.ledger.policy import left
 from stirred.release.ledger.total import SummedEntries, Total
 from stirred.spec import Domain, Inequality, InputPremetric, Margin, Multiverse, Named, Specification, approximate
+from stirred.spec.convert_output import group_delta, zcdp_to_epsilon
 from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
 from stirred.spec.exact import exact
@@ -504,3 +508,53 @@ def test_an_entry_of_unknown_cost_is_within_no_limit(url: str) -> None:
     assert ledger.reserve(request("1")).status == "reserved"
     with pytest.raises(OverLimitError, match="the total would be at least"):
         ledger.reserve(request("10"))
+
+
+# ---- epsilon with a delta, for one record more or less
+
+
+def keyed(budget: str, delta: str) -> Specification:
+    near = InputPremetric(name="d_SymDiff", unit="person", within=1)
+    return pure(budget).with_flavor(input_premetric=near, output_premetric=approximate(delta))
+
+
+def at_delta(delta: str, budget: str = "1", **more: Any) -> Policy:
+    return limit(budget, output="approximate", delta=delta, **more)
+
+
+def test_a_delta_counts_for_one_changed_record(tmp_path: Path) -> None:
+    """One changed person is one removed and one added: (2, 0.0372) of (1, 0.01)."""
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=at_delta("1/20", "4"))
+    ledger.add(request(specification=keyed("1", "1/100")))
+    ledger.reserve(request(specification=pure("1/4")))
+    total = ledger.total(currency=ledger.policy.limits[0].currency).specification if ledger.policy else None
+    assert total is not None
+    assert total.input_premetric == InputPremetric(name="d_HamS", unit="person", within=1)
+    assert 2 < float(total.budget.realised) <= 2.25
+    with pytest.raises(OverLimitError, match=r"the deltas add up|the delta is"):
+        ledger.reserve(request(specification=keyed("1", "1/100")))
+
+
+def test_releases_that_need_a_delta_get_what_the_others_leave(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    ledger.add(request(specification=keyed("1/2", "1/1000")))
+    ledger.add(request("1/8"))
+    assert ledger.total().specification is None
+    found = ledger.total(currency=Currency(output=approximate("1/50"))).specification
+    assert found is not None
+    assert found.output_premetric.delta == Fraction(1, 50)
+    spare = Fraction(1, 50) - group_delta(exact("1/2"), Fraction(1, 1000), size=2)
+    assert float(found.budget.realised) == pytest.approx(1 + float(zcdp_to_epsilon(exact("1/8"), delta=spare)))
+
+
+def test_what_is_left_beside_a_delta_is_said_in_words(tmp_path: Path) -> None:
+    policy = at_delta("9/10", distances=["d_SymDiff"])
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=policy)
+    ledger.reserve(request(specification=keyed("1", "0.6375")))
+    said = left(policy.limits[0], ledger.total(currency=policy.limits[0].currency))
+    assert "is spent" not in said
+    assert "a part of the delta is gone" in said
+    with pytest.raises(OverLimitError, match=r"deltas add up to 1\.275.*Fix: release with a smaller delta"):
+        ledger.reserve(request(specification=keyed("1", "0.6375")))
+    with pytest.raises(OverLimitError, match=r"Fix: release with a smaller delta"):
+        ledger.reserve(request(specification=keyed("1", "0.3")))

@@ -10,10 +10,13 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stirred import PermutationSwap
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
 from stirred.release.ledger.entry import Charge, numbers
@@ -23,6 +26,7 @@ from stirred.spec import GDP, PURE, ZCDP, OutputPremetric, Specification, UnitFa
 from stirred.spec.compose import FRESH
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
+from stirred.spec.pull_back import pull_back
 from stirred.survey.designs import design_from
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.release.ledger.making import COUNTIES, limit, pure, request, specification
@@ -613,3 +617,24 @@ def test_both_numbers_are_those_of_a_sample_of_three_that_is_enumerated(n: int) 
         ("frame", (0, 1), pytest.approx(math.log(secret), abs=1e-12)),
         ("sample", (0, 2), pytest.approx(math.log(known), abs=1e-12)),
     ]
+
+
+def test_a_total_keeps_what_one_release_did_to_the_file_before() -> None:
+    """An unprepared release beside it makes the common file the one as it was; how figures came about is still said."""
+    steps = pull_back(specification("1"), prepared=(("age", "top-coded at 90"),)).specification
+    assert one(total_of([steps, steps])).domain.prepared == (("age", "top-coded at 90"),)
+    together = one(total_of([steps, specification("2")]))
+    assert together.domain.prepared == ()
+    assert any("age top-coded at 90" in said for said in together.assumptions)
+    assert not any("prepared file:" in said for said in one(total_of([specification("2")] * 2)).assumptions)
+
+
+def test_noise_after_a_swap_says_nothing_that_a_swap_beside_it_contradicts() -> None:
+    after = {"name": "permutation-swap", "match": ["size"], "swap": ["county"], "rate": "1/2"}
+    homes = pl.DataFrame({"size": [1, 2] * 30, "county": ["E", "N", "S"] * 20, "tenure": ["o", "r", "r", "o"] * 15})
+    values = {"county": ["E", "N", "S"], "tenure": ["o", "r"]}
+    noise = NoisyTables(tables=[["county", "tenure"]], noise="laplace", epsilon="1", values=values, after=after)
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
+    found = one(total_of([each.plan(homes).specification for each in (noise, swap)]))
+    assert not any("nothing is published but these tables" in said for said in found.assumptions)
+    assert any("for these tables stay inside" in said for said in found.assumptions)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
+import polars as pl
+
 from stirred.data import exposed
+from stirred.data.given import same_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import ReleasedTable
@@ -59,12 +62,15 @@ class PlanOrigin:
     """The mechanism that made a plan, and the data: a release with another of them would not keep its promise.
 
     ``exposed`` are the doubts about whom the release exposes, where somebody judged that by a policy; None where the
-    default decides.
+    default decides. ``seal`` is what the plan held when it was made, and ``frames`` are the tables as they were then:
+    by these a release knows a changed copy, and a file that was changed in place (``Plan.sealed``).
     """
 
     mechanism: Any
     data: Any
     exposed: tuple[Doubt, ...] | None = None
+    seal: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False)
+    frames: tuple[Any, ...] = field(default=(), kw_only=True, repr=False)
 
 
 class Plan(ABC):
@@ -130,11 +136,37 @@ class Plan(ABC):
     def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
         """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts."""
         more: dict[str, Any] = {"accepted": accepted} if accepted else {}
-        return replace(self, specification=specification, **more)  # type: ignore[type-var]
+        return replace(self, specification=specification, **more).sealed()  # type: ignore[type-var]
 
     def judged(self, exposed: tuple[Doubt, ...]) -> Self:
         """Return the same plan with the doubts about whom it exposes, as a policy judges it."""
-        return replace(self, origin=replace(self.origin, exposed=exposed))  # type: ignore[type-var]
+        return replace(self, origin=replace(self.origin, exposed=exposed)).sealed()  # type: ignore[type-var]
+
+    def sealed(self) -> Self:
+        """Return the plan with a note of all that it holds: what ``mechanism.plan(data)`` returns, and no changed copy.
+
+        A plan without an origin has no seal; a release makes such a plan again, and compares the promises.
+        """
+        origin = self.origin
+        if origin is None:
+            return self
+        frames = origin.frames or tuple(map(_as_it_is, (origin.data.households, origin.data.persons)))
+        return replace(self, origin=replace(origin, seal=self._held(), frames=frames))  # type: ignore[type-var]
+
+    def _held(self) -> Mapping[str, Any]:
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "origin"}  # type: ignore[arg-type]
+        known = {"mechanism", "data", "seal", "frames"}  # compared by themselves
+        said = [each.name for each in fields(self.origin) if each.name not in known]
+        return own | {f"origin {name}": getattr(self.origin, name) for name in said}
+
+    @property
+    def changed(self) -> str:
+        """Say what is no longer as it was when the plan was made, by its name; empty where all is."""
+        sealed, origin = self.origin.seal, self.origin
+        held = self._held()
+        other = [name for name in held if name not in sealed or held[name] is not sealed[name]]
+        now = (origin.data.households, origin.data.persons)
+        return ", ".join([*other, *(["data"] if not all(map(same_frame, origin.frames, now)) else [])])
 
     @property
     def includes(self) -> Sequence[ReleasedTable]:
@@ -202,6 +234,11 @@ class Plan(ABC):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _as_it_is(frame: Any) -> Any:
+    """Return a frame that stays as it is when the other is changed in place; the values are not copied."""
+    return frame.clone() if isinstance(frame, pl.DataFrame) else frame
 
 
 def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
@@ -286,7 +323,8 @@ def _unrelated(table: ReleasedTable) -> Doubt:
         kind="earlier-dataset",
         about=name,
         what=f"nothing shows that {table.file} ('{table.title}') was released from the same dataset: no checksum of "
-        "the file, no stated name and no ledger that both have. The promise of both together holds for one dataset",
+        "the file, no ledger that both have, and no stated name of files whose checksums do not differ. The promise of "
+        "both together holds for one dataset",
         remedy="name it in the bundle of that release, which keeps the checksum of its file, or use the ledger that "
         "has it. If you know that it is the same dataset, accept this: specification and manifest keep that",
     )

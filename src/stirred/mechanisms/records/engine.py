@@ -175,10 +175,10 @@ class RecordSwap(SettingsMechanism):
         microdata = as_microdata(data)
         narrowed = self._narrowed(microdata)
         plan = self._prepare(narrowed, self._roles(narrowed), origin=SwapOrigin(self, microdata))
-        return self._doubting(plan, self._doubts(narrowed, plan)) if doubts else plan
+        return self._doubting(plan, self._doubts(narrowed, plan)) if doubts else plan.sealed()
 
     def _doubting(self, plan: Any, doubts: Iterable[Doubt]) -> Any:
-        return replace(plan, origin=replace(plan.origin, doubts=tuple(doubts)))
+        return replace(plan, origin=replace(plan.origin, doubts=tuple(doubts))).sealed()
 
     def for_sampling(self, plan: Any) -> Any:
         return self._doubting(plan, [SAMPLED])

@@ -188,8 +188,10 @@ class SwapPlan(RecordPlan):
     def disturbed(self) -> str:
         strata, share = self.strata, self.strata.moved
         before = "".join(f"{name}: every record gets a randomised response; then " for name in self.perturbed)
-        if strata.largest_live is None or share == 0:
+        if strata.largest_live is None or all(rate.highest == 0 for rate in strata.rates):
             return f"{before}nothing: no record can get other values"
+        if share == 0:
+            return f"{before}next to nothing: at so low a rate hardly any record gets other values"
         records = int(strata.records.sum())
         swapped = ", ".join(self.origin.mechanism.swap)
         if share is None:

@@ -200,7 +200,7 @@ class TableMechanism(SettingsMechanism):
         microdata = as_microdata(data)
         self.check(microdata)
         plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
-        return replace(plan, doubts=tuple(self.doubts(microdata, plan))) if doubts else plan
+        return (replace(plan, doubts=tuple(self.doubts(microdata, plan))) if doubts else plan).sealed()
 
     # ---- the release
 

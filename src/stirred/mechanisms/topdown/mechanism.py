@@ -277,7 +277,7 @@ class TopDown(Mechanism):
             spine=spine,
             one_file=microdata.persons is None,
             parts=tuple(parts),
-        )
+        ).sealed()
 
     def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Population], *, read_off: bool) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)

@@ -42,12 +42,12 @@ class TopDownPlan(Plan):
 
     @property
     def unrelated(self) -> tuple[ReleasedTable, ...]:
-        known = self.own.domain.identity
-        return tuple(t for t in self.includes if t.promise is None or not known & t.promise.domain.identity)
+        own = self.own.domain
+        return tuple(t for t in self.includes if t.promise is None or not own.is_known_as(t.promise.domain))
 
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
         own = change(self.own)
-        return replace(self, own=own, specification=with_earlier(own, self.includes))
+        return replace(self, own=own, specification=with_earlier(own, self.includes)).sealed()
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:

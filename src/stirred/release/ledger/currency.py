@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from stirred.spec.compose import UnitFactor, compose, reach
 from stirred.spec.convert import change_distance, change_unit, to_neighbours
 from stirred.spec.derivation import Derivation
 from stirred.spec.given_numbers import fraction
-from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
+from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
 from stirred.spec.problems import StirredError, refused, wrong
 from stirred.spec.specification import Specification
@@ -87,13 +87,55 @@ def _approximate(counted: Summands, currency: Currency, wanted: OutputPremetric,
     Converting each release first would cost more, in epsilon and in delta. Every sum is a valid bound and grows with
     each release, and a further release never makes another sum possible. So the smallest of them never falls.
     """
+    own, others = (_some(counted, with_delta=with_delta) for with_delta in (True, False))
+    if own.specifications and {one.output_premetric.name for one in others.specifications} - {"D_Mult"}:
+        return _beside_deltas(own, others, currency, wanted, within=within)
     bounds = []
     for output in _sums(counted.specifications):
         together = _people(_together(counted, currency, output=output), currency)
+        _check_delta(together.specification.output_premetric.delta, wanted)
         if together.specification.input_premetric.is_metric:
             together = together.then(to_neighbours(together.specification, within=within))
         bounds.append(together.then(change_output(together.specification, to=wanted)))
     return min(bounds, key=lambda one: float(one.specification.budget.realised))
+
+
+def _some(counted: Summands, *, with_delta: bool) -> Summands:
+    specifications, times, names = counted
+    chosen = [at for at, one in enumerate(specifications) if bool(one.output_premetric.delta) == with_delta]
+    return Summands([specifications[at] for at in chosen], [times[at] for at in chosen], [names[at] for at in chosen])
+
+
+def _beside_deltas(
+    own: Summands, others: Summands, currency: Currency, wanted: OutputPremetric, *, within: int
+) -> Derivation:
+    """Return the sum of releases that have a delta and others that need one, which get what is left of it together.
+
+    The deltas that are there grow on the way to a common distance and unit: a first sum, in which the others get a
+    small one, shows how far.
+    """
+    alike = replace(currency, copies=None, distances={})
+
+    def joined(delta: Fraction) -> Derivation:
+        rest = _approximate(others, alike, approximate(delta), within=within)
+        together = Summands(
+            [rest.specification, *own.specifications], [1, *own.times], [", ".join(others.names), *own.names]
+        )
+        return _people(rest.then(_together(together, currency, output=None)), currency)
+
+    small = wanted.delta / 1000
+    spent = joined(small).specification.output_premetric.delta - small
+    _check_delta(spent + small, wanted)
+    return joined(wanted.delta - spent)
+
+
+def _check_delta(spent: Fraction, wanted: OutputPremetric) -> None:
+    if spent > wanted.delta:
+        raise refused(
+            f"the delta is {float(spent):.4g} already, and {float(wanted.delta):.4g} in all: no bound follows",
+            where="compose how",
+            remedy="release with a smaller delta (of cell keys: a larger epsilon, or wider noise)",
+        )
 
 
 def _together(counted: Summands, currency: Currency, *, output: OutputPremetric | None) -> Derivation:

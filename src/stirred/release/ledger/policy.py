@@ -260,12 +260,15 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool, 
     if after.specification is None:
         if not after.parts and not after.alone:
             return []
-        reasons = [*(problem.what for problem in after.apart), *(aside.reason for aside in after.alone)]
+        problems = [*after.apart, *(problem for aside in after.alone for problem in aside.problems)]
+        why = next((p.what for p in problems), "") or next(aside.reason for aside in after.alone)
+        remedy = next((p.remedy for p in problems[:1] if p.where == "compose how"), "")  # not about unit or distance
         return [
             Problem(
-                what=f"everything together cannot be compared with the limit {limit}: {reasons[0]}",
+                what=f"everything together cannot be compared with the limit {limit}: {why}",
                 where=_place(limit),
-                remedy="state the missing factor in the policy, or specify the release in a flavor that the limit has; "
+                remedy=remedy
+                or "state the missing factor in the policy, or specify the release in a flavor that the limit has; "
                 "a limit on added or removed records lists d_SymDiff under distances",
             )
         ]
@@ -345,6 +348,11 @@ def left(limit: Limit, so_far: Total) -> str:
     at_least, at_most = so_far.bound, "at most " if so_far.bound else ""
     if spent >= limit.budget:
         return f"nothing is left: {at_least}{_spent(so_far.specification)} is spent"
+    if spent == 0 and so_far.specification.output_premetric.delta:
+        return (
+            f"what was released has a delta, and {at_least}{_spent(so_far.specification)} follows from it: "
+            f"{at_most}{limit.budget.shown()} is left, and a part of the delta is gone"
+        )
     down = "inf" if limit.budget.is_infinite else (spent - limit.budget).shown().removeprefix("-")
     return f"{at_least}{_spent(so_far.specification)} is spent and {at_most}{down} is left"
 

@@ -277,8 +277,9 @@ def _groups(shares: list[_Share], currency: Currency) -> list[tuple[list[_Share]
 
 def _refusal(specifications: Sequence[Specification], currency: Currency) -> tuple[Problem, ...]:
     """Return why specifications do not compose; nothing if they do."""
+    delta = None if currency.output is None or not currency.output.delta else currency.output.delta / 1000
     try:
-        compose(specifications, unit=currency.unit, units=currency.units)
+        compose(specifications, unit=currency.unit, units=currency.units, delta=delta)
     except StirredError as error:
         return error.problems
     return ()

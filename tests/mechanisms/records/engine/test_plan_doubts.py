@@ -134,6 +134,16 @@ def test_settings_chosen_on_the_file_are_doubted_whatever_the_plan_says() -> Non
     swap = SWAP.with_settings(settings_from="this-data")
     plan = swap.plan(HOMES)
     assert plan.origin is not None
-    forged = replace(plan, origin=replace(plan.origin, doubts=()))
+    forged = replace(plan, origin=replace(plan.origin, doubts=())).sealed()
     with pytest.raises(DoubtError, match="void the guarantee"):
         swap.release(HOMES, Entropy.from_os(), plan=forged)
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [("0", "nothing: no record can"), ("1e-30", "next to nothing: at so low a")]
+)
+def test_a_tiny_rate_is_not_called_a_rate_of_0(rate: str, words: str) -> None:
+    plan = SWAP.with_settings(rate=rate).plan(HOMES)
+    assert plan.disturbed.startswith(words)
+    (doubt,) = (each for each in plan.doubts if each.kind == "nothing-moves")
+    assert ("at a rate of 0" in doubt.what) == (rate == "0")

@@ -23,7 +23,7 @@ from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.data.spelling import crossed
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure
+from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
     STAYS_INSIDE,
@@ -229,7 +229,8 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
 
 
 def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
-    """Yield doubts about the match variables of the swap before the noise: their counts are published exactly."""
+    """Yield doubts about settings and match variables of the swap before the noise: their counts are exact."""
+    yield from settings_doubts(swap.settings_from)
     yield from identifying_columns(data, swap.match)
     for name in swap.match:
         yield from similar_values(name, data.households[name].unique())

@@ -140,8 +140,8 @@ LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 20
 COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 AFTER: Final = "R15, noise after a swap (docs/theory/swapping-family.md)"
 BEFORE: Final = (
-    "of the records after {title} nothing is published but these tables; its rates and its match and swap variables "
-    "were fixed beforehand"
+    "the records that {title} drew for these tables stay inside, and nothing else is published of this draw; its rates "
+    "and its match and swap variables were fixed beforehand"
 )
 INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
 
