@@ -14,14 +14,15 @@ import pytest
 
 from stirred import Entropy
 from stirred.data.frames import write_parts
-from stirred.data.given import as_microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import (
     Fact,
     Frames,
     Grid,
     Mechanism,
+    Opening,
     Plan,
+    Progress,
     PublicFile,
     Release,
     ReleasedColumns,
@@ -92,14 +93,12 @@ class Coins(Mechanism):
         budget = Budget(policy=Derived(formula="two coins", value=ln(3)))
         return CoinPlan(specification=Specification(flavor=flavor, budget=budget, assumptions=("coins are fair",)))
 
-    def release(
-        self, data: Any, entropy: Entropy, *, accept: Sequence[str] = (), plan: Any = None, progress: Any = None
-    ) -> Release:
-        homes = as_microdata(data).households.select(COLUMNS)
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
+        homes = opening.data.households.select(COLUMNS)
         tossed = pl.when(pl.int_range(pl.len()) % 4 == 0).then(pl.lit("owned")).otherwise("tenure")
         released = homes.with_columns(tossed.alias("tenure")).sort(COLUMNS)
         public = Frames({"data": lambda: [released.head(7), released.tail(-7)]}, convert=lambda frame: frame)
-        return Release(public=public, specification=plan.specification)
+        return Release(public=public, specification=opening.specification)
 
     def law(self, dataset: Any) -> Law:
         return Law({(): Fraction(1)})

@@ -64,15 +64,15 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata, like
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.record_doubts import identifier_doubts
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     RECORDS,
     UNSEARCHED,
     Fact,
     Frames,
+    Opening,
     Plan,
     PlanOrigin,
     Probability,
@@ -143,21 +143,13 @@ class PlainMechanism(SettingsMechanism):
         )
         return (replace(plan, doubts=tuple(self.doubts(microdata))) if doubts else plan).sealed()
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Draw once, and release the records in random order."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
+        microdata, plan, entropy, promised, convert = opening
         drawn = self.draw(microdata.households.select(plan.releases["households"]), entropy)
         order = random_permutation(drawn.height, entropy=entropy, purpose="order")
         released = drawn[order.astype("int64")]
-        return Release(public=Frames({RECORDS: lambda: [released]}, convert=like(data)), specification=promised)
+        return Release(public=Frames({RECORDS: lambda: [released]}, convert=convert), specification=promised)
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise in one of the small universes."""

@@ -39,6 +39,7 @@ from stirred.mechanisms.contract.abilities import (
     SwapCellLaw,
     tunable,
 )
+from stirred.mechanisms.contract.opening import Opening, opened
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
     UNSEARCHED,
@@ -134,7 +135,6 @@ class Mechanism(ABC):
         ends with ``Plan.sealed``, by which a release knows a copy that was changed.
         """
 
-    @abstractmethod
     def release(
         self,
         data: Any,
@@ -146,10 +146,14 @@ class Mechanism(ABC):
     ) -> Release:
         """Run the mechanism once, with randomness that has made no release before (``entropy.for_release()``).
 
-        ``accept`` are the names of accepted doubts, and ``plan`` was made before for the same data.
-        ``Entropy.expected(entropy)`` comes first: nothing is done with the data in a process that may not draw
-        (``opening.opened`` does all that comes before the draw).
+        A doubt about protection refuses, until ``accept`` names it. ``plan`` is this mechanism's plan for the same
+        data, where it was made before; any other is refused.
         """
+        return self.make_release(opened(self, data, entropy, accept=accept, plan=plan), progress)
+
+    @abstractmethod
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
+        """Draw once and return the release; nothing that can fail without the draw may wait until here."""
 
     @abstractmethod
     def law(self, dataset: Any) -> OutputLaw:

@@ -23,19 +23,19 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
 from stirred.data.column_doubts import revealing_columns
 from stirred.data.column_evidence import SwapColumns
-from stirred.data.given import as_microdata, like
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, number
 from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     SAMPLED,
     Check,
     Curve,
     Exchange,
     Frames,
+    Opening,
     Progress,
     PublicFile,
     Release,
@@ -185,27 +185,15 @@ class RecordSwap(SettingsMechanism):
 
     # ---- the release
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
-        """Swap once. The result is an unordered table: rows come out in an order independent of the input.
-
-        A doubt about protection refuses, until ``accept`` names it. ``plan`` is this mechanism's plan for the same
-        data, where it was made before; any other is refused.
-        """
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
-        drawn = self._drawn(self._narrowed(microdata), replace(plan, specification=promised), entropy, progress)
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
+        """Swap once. The result is an unordered table: rows come out in an order independent of the input."""
+        microdata, plan, entropy, promised, convert = opening
+        drawn = self._swapped(self._narrowed(microdata), replace(plan, specification=promised), entropy, progress)
         file: SwappedFile = drawn["file"]
-        public = Frames(file.tables, convert=like(data), files=file.files())
+        public = Frames(file.tables, convert=convert, files=file.files())
         return Release(public=public, specification=promised, internal={"plan": plan, **drawn})
 
-    def _drawn(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress | None) -> dict[str, Any]:
+    def _swapped(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress | None) -> dict[str, Any]:
         """Return the swapped ``file``, which stays inside; the released tables are made of it in parts."""
         from stirred.mechanisms.records.kernels.order import release_order
 
@@ -486,7 +474,7 @@ class Swap(RecordSwap):
 
     def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
         plan = self.plan(data, doubts=False)
-        file: SwappedFile = self._drawn(self._narrowed(data), plan, entropy, None)["file"]
+        file: SwappedFile = self._swapped(self._narrowed(data), plan, entropy, None)["file"]
         return pl.concat([*file.households()])
 
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:

@@ -23,7 +23,7 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns
 from stirred.data.frames import as_read, read_frame, write_frame
-from stirred.data.given import as_microdata, like
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
@@ -31,7 +31,6 @@ from stirred.data.problems import DataError, bad_plan, listed
 from stirred.data.record_doubts import repeated_ids
 from stirred.data.table_labels import with_labels
 from stirred.mechanisms import registry
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
@@ -39,6 +38,7 @@ from stirred.mechanisms.protocol import (
     Check,
     Frames,
     Mechanism,
+    Opening,
     Plan,
     PlanOrigin,
     Progress,
@@ -242,23 +242,15 @@ class TableMechanism(SettingsMechanism):
         """Return the name under which a release has a table: its title, or the name of its file."""
         return title
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: Any = None,
-        progress: Progress | None = None,
-    ) -> Release:
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
+        microdata, plan, entropy, promised, convert = opening
         drawn = self.draw(microdata, plan, entropy, progress or (lambda stage, done, total: None))
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {
             name: lambda t=table: [t]  # type: ignore[misc]
             for name, table in drawn.public.items()
         }
         return Release(
-            public=Frames(parts, convert=like(data)),
+            public=Frames(parts, convert=convert),
             specification=promised,
             internal={"plan": plan, "drawn": drawn.kept, **drawn.inside},
         )

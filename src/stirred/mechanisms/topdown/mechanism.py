@@ -19,18 +19,18 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings, checksum
 from stirred.data.codebook import Codebook
 from stirred.data.frames import write_frame
-from stirred.data.given import as_microdata, like
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan
 from stirred.data.record_doubts import repeated_ids
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
-from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     UNSEARCHED,
     Check,
     Frames,
     Mechanism,
+    Opening,
     PlanOrigin,
     Progress,
     PublicFile,
@@ -61,7 +61,6 @@ from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDo
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, Spine
 from stirred.mechanisms.topdown.store import published_columns
-from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
@@ -328,17 +327,9 @@ class TopDown(Mechanism):
 
     # ---- the act
 
-    def release(
-        self,
-        data: Any,
-        entropy: Entropy,
-        *,
-        accept: Sequence[str] = (),
-        plan: TopDownPlan | None = None,
-        progress: Progress | None = None,
-    ) -> Release:
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
-        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
+        microdata, plan, entropy, promised, convert = opening
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
         engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
         stores = {
@@ -361,7 +352,7 @@ class TopDown(Mechanism):
                 frames[part.file(what)] = partial(stores[part.name].published, what)
         declared = {file.name for file in plan.files(self, microdata)}
         drawn = {name: frame for name, frame in frames.items() if name in declared}
-        public = Frames({**drawn, **made}, convert=like(data))
+        public = Frames({**drawn, **made}, convert=convert)
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
         return Release(public=public, specification=promised, internal={"derived": derived})

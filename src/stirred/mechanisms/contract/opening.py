@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stirred.data.given import as_microdata, same_data
+from stirred.data.given import as_microdata, like, same_data
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import (
+from stirred.mechanisms.contract.plan import (
     SAMPLED,
     UNSEARCHED,
-    Mechanism,
     Plan,
     check_seeded,
     exposed_doubts,
@@ -26,17 +25,19 @@ from stirred.spec.specification import Specification
 
 
 class Opening(NamedTuple):
-    """What a draw starts from: file, plan, randomness, and the promise with the doubts that were accepted."""
+    """What a draw starts from: file, plan, randomness, and the promise with the doubts that were accepted.
+
+    ``convert`` makes a released frame one of the caller's kind.
+    """
 
     data: Microdata
     plan: Any
     entropy: Entropy
     specification: Specification
+    convert: Callable[[Any], Any]
 
 
-def opened(
-    mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: str | Sequence[str] | None, plan: Any
-) -> Opening:
+def opened(mechanism: Any, data: Any, entropy: Entropy, *, accept: str | Sequence[str] | None, plan: Any) -> Opening:
     """Return what a draw starts from; refuse doubts that were not accepted, and randomness that made a release.
 
     A plan for sampling has no doubts to refuse, and draws with a seed alone.
@@ -55,10 +56,10 @@ def opened(
     check_seeded(plan, seeded=entropy.seeded)
     entropy = entropy.for_release()
     promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
-    return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded))
+    return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded), like(data))
 
 
-def _believed(plan: Any, mechanism: Mechanism, data: Microdata) -> Any:
+def _believed(plan: Any, mechanism: Any, data: Microdata) -> Any:
     """Return a plan that was given, if this mechanism made it for these data and it is as it was made.
 
     A release with another one would not keep the promise, or not face the doubts, that the plan states. A plan that
@@ -78,7 +79,7 @@ def _believed(plan: Any, mechanism: Mechanism, data: Microdata) -> Any:
     raise _other(other)
 
 
-def _made_again(plan: Any, mechanism: Mechanism, data: Microdata) -> Any:
+def _made_again(plan: Any, mechanism: Any, data: Microdata) -> Any:
     """Return the plan as its mechanism makes it now, with the promise of the one given if that is no other."""
     again = mechanism.plan(data)
     given, made = _promise(plan), _promise(again)
