@@ -183,6 +183,7 @@ def _expected_line(expected: Expectation) -> tuple[str, str]:
     )
 
 
+_BUILDS_ON_SEED = "it builds on a release that was made with a seed, and can only be a test run too"
 # On what the settings rest, as the plan says it or leaves it unsaid.
 _BASIS = {
     "policy": "the settings, by policy",
@@ -249,6 +250,7 @@ def show_plan(
             raise typer.Exit(StirredError.exit_code)
         return
     exposed = any(doubt.kind == EXPOSED for doubt in prepared.accepted)  # its row says the same
+    seeded = prepared.plan.specification.seeded
     at = ", or at ".join(percent(rate, digits=6) for rate in target.get("target_rates", ()))
     facts(
         [
@@ -263,7 +265,8 @@ def show_plan(
             *other_file_lines(prepared),
             *([] if refusal is None else refusal_lines(fit)),
             *([] if written is None else [("plan", str(written))]),
-            *([] if problems else [("next", next_step)]),
+            *([("test run", _BUILDS_ON_SEED)] if seeded else []),
+            *([] if problems else [("next", f"{next_step} --seed TEXT" if seeded else next_step)]),
         ]
     )
     if verbose:

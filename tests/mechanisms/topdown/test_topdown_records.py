@@ -600,6 +600,8 @@ def test_a_release_does_not_build_on_a_test_run(first: Path, capsys: pytest.Capt
     (folder / "first.toml").write_text(text, encoding="utf-8")
     edited(folder, ('ledger = "a.ledger"', ""))
     assert command(["release", "first.toml", "--quiet", "--seed", "1"]) == 0
+    assert command(["plan", "plan.toml"]) == 0
+    assert "stirred release plan.toml --seed TEXT" in capsys.readouterr().out
     assert command(["release", "plan.toml", "--quiet"]) == 2
     assert "it builds on a test run with a seed" in capsys.readouterr().err
     assert command(["release", "plan.toml", "--quiet", "--seed", "2"]) == 0
