@@ -146,6 +146,17 @@ def test_neighbours_that_the_invariants_do_not_allow_are_no_promise() -> None:
     assert read(PURE, "3", premetric=near, multiverse=TWO_APART).endswith("so close, so nothing is promised.")
 
 
+@pytest.mark.parametrize(("far", "apart", "between"), [("3/2", "3/2", "27/4"), ("1", "1", ""), ("5", "2", "12")])
+def test_a_table_of_distances_counts_where_it_says_less_than_what_is_stated(far: str, apart: str, between: str) -> None:
+    own = InputPremetric(name="d_Given", unit="person", relation="mine", table=(("a", "b", exact(far)),))
+    found = specification(ZCDP, Budget.constant("3"), premetric=own, multiverse=TWO_APART)
+    words = " ".join(answer.answer for answer in explain(found).answers)
+    assert (f"are at least {apart} apart" in words) is bool(between)
+    assert "at least 2 apart" not in words or far == "5"
+    if between:
+        assert f": {exact(between).shown()} between the nearest two versions, {apart} apart" in words
+
+
 # ---- how to read it ---------------------------------------------------------------------------------------
 
 

@@ -135,8 +135,15 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
     )
 
 
+def _nearest(specification: Specification) -> Exact:
+    """Return how far apart versions are at least, as stated; a table of distances counts where it says less."""
+    stated, premetric = exact(specification.multiverse.nearest), specification.input_premetric
+    own = premetric.least if premetric.table else stated
+    return stated if own >= stated else own if own > 1 else exact(1)
+
+
 def _what(specification: Specification) -> str:
-    premetric, nearest = specification.input_premetric, specification.multiverse.nearest
+    premetric, nearest = specification.input_premetric, _nearest(specification)
     counted = f"the {premetric.words}" if premetric.is_metric else premetric.words
     words = f"one {premetric.unit}; the distance between two versions of the file is {counted}"
     if nearest > 1 and premetric.is_metric:
@@ -207,7 +214,7 @@ def _further(specification: Specification) -> str:
 
 def _between_nearest(specification: Specification) -> str:
     """Say what the budget comes to between the nearest versions, where these are more than 1 apart."""
-    nearest, value = specification.multiverse.nearest, specification.budget.realised
+    nearest, value = _nearest(specification), specification.budget.realised
     if nearest == 1 or not specification.input_premetric.is_metric or value.is_infinite:
         return ""
     times = nearest * nearest if specification.output_premetric.name == "D_NoR" else nearest
@@ -269,17 +276,17 @@ def _apart(specification: Specification) -> str:
     if premetric.related_only:
         return f"are related by {premetric.relation}"
     if not premetric.counts:
-        return f"are at distance {specification.multiverse.nearest}"
+        return f"are at distance {_nearest(specification)}"
     if premetric.within is not None and premetric.within > 1:
         return f"differ in up to {premetric.within} {plural(unit)}"
-    nearest = specification.multiverse.nearest if premetric.is_metric else 1
+    nearest = _nearest(specification) if premetric.is_metric else exact(1)
     return f"differ in {nearest} {plural(unit) if nearest > 1 else unit}"
 
 
 def _read(specification: Specification, apart: str) -> str:
     """Return what the budget means for two versions that are so far ``apart``."""
     budget, output, premetric = specification.budget, specification.output_premetric, specification.input_premetric
-    nearest = specification.multiverse.nearest if premetric.is_metric else 1
+    nearest = _nearest(specification) if premetric.is_metric else exact(1)
     if output.name in ("D_Mult", "D_Mult^delta"):
         factor = exp(budget.realised * nearest)
         if output.delta:

@@ -10,6 +10,8 @@ from stirred.spec.problems import wrong
 
 # "Every variable of the record except geography": the saturated table of a swapping `hold`.
 ALL: Final = "*"
+# The same for the persons inside a household, where the household's own variables are named.
+OF_PERSONS: Final = "all characteristics of its persons"
 
 Function = Callable[[Any], Hashable]
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from functools import partial
+from itertools import combinations
 
+from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact
 from stirred.spec.hierarchy import Hierarchy, check_agreement, determined_by
-from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, plural
+from stirred.spec.invariant import ALL, OF_PERSONS, Inequality, Invariant, Margin, Named, plural
 from stirred.spec.problems import wrong
 
 
@@ -127,6 +129,30 @@ class Multiverse:
         apart = self.nearest / factor.rational if factor.is_rational else Fraction(1)
         nearest = max(1, math.ceil(apart) if counts else math.floor(apart))
         return replace(self, nearest=nearest, nearest_because=self.nearest_because if nearest > 1 else "")
+
+    def keeps_each(self, unit: str, domain: Domain) -> bool:
+        """Say whether the margins of a unit show that none of its records can change alone.
+
+        A record that changes alone stays in its cell of every margin. It is the same record then if the margins
+        together tell all columns that are looked at. Where these are not listed, two tables show it that say
+        different things, as those of a swap do (Proposition 4). Records inside others must be held as a whole.
+
+        >>> homes = Domain.of_file("homes", columns=("county", "size", "tenure"))
+        >>> tables = tuple(Margin(of="household", variables=("size", own)) for own in ("county", "tenure"))
+        >>> [Multiverse(invariants=held).keeps_each("household", homes) for held in (tables, tables[:1])]
+        [True, False]
+        """
+        margins = [margin for margin in self.invariants if isinstance(margin, Margin) and margin.of == unit]
+        inside = {record for m in margins if {ALL, OF_PERSONS} & {*m.variables} for record in m.includes}
+        if not {*domain.record_types} <= {unit, *inside}:
+            return False
+        if not domain.columns:
+            return any(_differ(one, other, self.hierarchies) for one, other in combinations(margins, 2))
+        told = frozenset[str]().union(*(_axes(margin, self.hierarchies) for margin in margins))
+        missing = {c for c in domain.columns if c not in told and not c.startswith(tuple(f"{r} " for r in inside))}
+        if _knows_geography(self.hierarchies) and any(ALL in margin.variables for margin in margins):
+            missing &= {level for each in self.hierarchies if each.geographic for level in each.levels}
+        return not missing
 
     def universes_of(self, datasets: Iterable[Hashable]) -> list[frozenset[Hashable]]:
         """Return the universes of a finite domain, by evaluating every invariant on every dataset."""
@@ -295,6 +321,12 @@ def _axes(margin: Margin, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:
     if margin.level is not None:
         named.append(margin.level)
     return frozenset().union(*(determined_by(variable, hierarchies) for variable in named))
+
+
+def _differ(one: Margin, other: Margin, hierarchies: tuple[Hierarchy, ...]) -> bool:
+    """Say whether neither of two tables follows from the other, as far as that is decided, and one surely does not."""
+    answers = {_determines(one, other, hierarchies), _determines(other, one, hierarchies)}
+    return Verdict.NO in answers and Verdict.YES not in answers
 
 
 def _determines(fine: Margin, coarse: Margin, hierarchies: tuple[Hierarchy, ...]) -> Verdict:

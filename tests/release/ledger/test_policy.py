@@ -10,15 +10,31 @@ from typing import Any
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
-from stirred.release.ledger.currency import Currency
+from stirred.release.ledger.currency import Currency, Summands, as_proven, expressed
 from stirred.release.ledger.policy import left
 from stirred.release.ledger.total import SummedEntries, Total
-from stirred.spec import Domain, Inequality, InputPremetric, Margin, Multiverse, Named, Specification, approximate
-from stirred.spec.convert_output import group_delta, zcdp_to_epsilon
+from stirred.spec import (
+    GDP,
+    PURE,
+    ZCDP,
+    Domain,
+    Inequality,
+    InputPremetric,
+    Invariant,
+    Margin,
+    Multiverse,
+    Named,
+    OutputPremetric,
+    Specification,
+    approximate,
+    catalogue,
+)
+from stirred.spec.convert_output import group_delta, pure_to_rho2, zcdp_to_epsilon
 from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
 from stirred.spec.exact import exact
 from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.invariant import OF_PERSONS
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
 PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
@@ -111,13 +127,114 @@ def test_a_limit_does_not_believe_how_far_apart_files_are_said_to_be(tmp_path: P
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("6"))
     with pytest.raises(OverLimitError, match=r"at least 1,000 apart .somebody says so.*known to keep files 2 apart"):
         ledger.reserve(request(specification=apart(1000)))
-    ledger.reserve(request(specification=apart(2)))
+    with pytest.raises(
+        OverLimitError, match=r"would be ρ²=10\.00 .*at least 2 apart .somebody says so. does not count"
+    ):
+        ledger.reserve(request(specification=apart(2)))
     ledger = Ledger.create(tmp_path / "b.ledger", dataset="d", policy=limit("20", output="pure"))
     ledger.reserve(request(specification=apart(1000)))  # it does not make a pure loss smaller
     ledger = Ledger.create(tmp_path / "c.ledger", dataset="d", policy=limit("6"))
     ledger.add(request(specification=apart(1000)))
-    with pytest.raises(OverLimitError, match="1,000 apart"):
+    with pytest.raises(OverLimitError, match=r"nothing is left: ρ²=10\.00 is spent"):
         ledger.reserve(request(specification=apart(1)))
+
+
+PERSONS = Domain.of_file("persons", record_types=("person",))
+BY_X, BY_Y = (Margin(of="person", variables=("z", own)) for own in ("x", "y"))
+NOT_SHOWN: dict[str, tuple[Invariant, ...]] = {
+    "the total, which d_HamS fixes anyway": (Margin(of="person"),),
+    "a figure known by name": (Named(name="weather"),),
+    "one margin": (BY_X,),
+    "one margin and what follows from it": (BY_X, Margin(of="person", variables=("x",))),
+    "one margin by level": (Margin(of="person", level="state"),),
+    "households": (Margin(of="household"),),
+    "margins of households": tuple(Margin(of="household", variables=(own,)) for own in ("x", "y")),
+    "one of each": (BY_X, Margin(of="household", variables=("y",))),
+}
+
+
+def two_apart(*invariants: Invariant, domain: Domain = PERSONS, name: str = "d_HamS") -> Specification:
+    said = Multiverse(invariants=invariants, nearest=2, nearest_because="they say so")
+    premetric = InputPremetric(name=name, unit="person")
+    return pure("1.6", domain=domain).with_flavor(multiverse=said, input_premetric=premetric)
+
+
+@pytest.mark.parametrize("invariants", NOT_SHOWN.values(), ids=NOT_SHOWN)
+def test_a_limit_counts_files_as_two_apart_only_where_margins_show_it(
+    tmp_path: Path, invariants: tuple[Invariant, ...]
+) -> None:
+    """One changed person loses 1.6 tanh(0.8) = 1.0625; between files that are 2 apart it would be 0.738."""
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1"))
+    with pytest.raises(OverLimitError, match=r"would be ρ²=1\.07 .*they say so. does not count: no two tables of pers"):
+        ledger.reserve(request(specification=two_apart(*invariants)))
+    ledger.add(request(specification=two_apart(*invariants)))
+    (only,) = limit("1").limits
+    assert left(only, ledger.total(only.currency)).startswith("nothing is left")
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"), [((), True), (("x", "y", "z"), True), (("x", "y", "z", "age"), False)], ids=str
+)
+def test_two_tables_show_it_if_they_tell_all_that_is_looked_at(
+    tmp_path: Path, columns: tuple[str, ...], shown: bool
+) -> None:
+    """A person whose age is in neither table can change it alone."""
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1"))
+    promised = two_apart(BY_X, BY_Y, domain=replace(PERSONS, columns=columns))
+    if not shown:
+        with pytest.raises(OverLimitError, match="does not count"):
+            ledger.reserve(request(specification=promised))
+        return
+    ledger.reserve(request(specification=promised))
+    (only,) = limit("1").limits
+    found = ledger.total(only.currency).specification
+    assert found is not None
+    assert found.budget.realised == pure_to_rho2(exact("1.6"), nearest=2)
+
+
+def test_two_tables_show_no_more_than_two() -> None:
+    said = two_apart(BY_X, BY_Y)
+    further = said.with_flavor(multiverse=replace(said.multiverse, nearest=1000))
+    assert as_proven(further) == as_proven(said) == said
+
+
+def test_persons_inside_households_must_be_held_as_a_whole() -> None:
+    homes = Domain.of_file("homes", record_types=("household", "person"), columns=("county", "person age", "size"))
+    area = Margin(of="household", variables=("size", "county"))
+    for held, shown in ((("size", OF_PERSONS), True), (("size", "tenure"), False)):
+        tables = (area, Margin(of="household", variables=held, includes=("person",)))
+        assert Multiverse(invariants=tables).keeps_each("household", homes) is shown
+        assert Multiverse(invariants=tables).keeps_each("household", replace(homes, columns=())) is shown
+        assert not Multiverse(invariants=tables).keeps_each("person", homes)
+
+
+def test_a_fixed_number_of_records_shows_it_where_records_are_added_and_removed() -> None:
+    """One that is added comes with one that is removed, and the files are two apart."""
+    for invariant, nearest in ((Margin(of="person"), 2), (Margin(of="household"), 1), (Named(name="weather"), 1)):
+        assert as_proven(two_apart(invariant, name="d_SymDiff")).multiverse.nearest == nearest
+
+
+def test_swaps_of_the_catalogue_are_two_apart_in_a_limit() -> None:
+    entries = [catalogue.load(name).specification for name in catalogue.names()]
+    swaps = [one for one in entries if one.multiverse.nearest > 1]
+    assert len(swaps) > 5
+    assert all(as_proven(one) is one for one in swaps)
+
+
+@pytest.mark.parametrize("output", [PURE, ZCDP, GDP])
+@pytest.mark.parametrize("to", [GDP, approximate("1e-6")])
+@pytest.mark.parametrize("budget", ["1/100", "1", "5"])
+def test_only_in_zcdp_a_stated_distance_makes_a_loss_smaller(
+    output: OutputPremetric, to: OutputPremetric, budget: str
+) -> None:
+    apart = two_apart(BY_X).with_flavor(output_premetric=output).with_budget(budget)
+    plain = as_proven(apart)
+    assert (apart.multiverse.nearest, plain.multiverse.nearest) == (2, 1)
+    losses = [
+        expressed(Summands([one], [1], ["entry"]), Currency(output=to)).specification.budget.realised
+        for one in (apart, plain)
+    ]
+    assert losses[0] >= losses[1]
 
 
 def test_an_empty_promise_is_within_no_limit(tmp_path: Path) -> None:

@@ -207,8 +207,37 @@ def test_amplified_losses_that_share_a_sample_are_never_added() -> None:
 
 @pytest.mark.parametrize("other", ["s", "t", None])
 def test_one_amplified_loss_adds_up_with_those_of_other_samples_only(other: str | None) -> None:
-    found = add_up(charge(1, sample="s", amplified=True), charge(2, sample=other))
+    known = {"1": at("frame", pure("0.2")), "2": at("frame", pure("2"))}
+    amplified = charge(1, sample="s", amplified=True, sampling={**TENTH, "inner": "1"})
+    found = total([amplified, charge(2, sample=other)], known.__getitem__)
     assert found.is_one is (other != "s")
+
+
+@pytest.mark.parametrize("other", ["t", None])
+def test_an_amplified_loss_without_its_design_is_in_no_total(other: str | None) -> None:
+    """Nothing shows that a loss of 0.001 is what the sample made of the loss on it."""
+    found = add_up(charge(1, sample="s", amplified=True), charge(2, sample=other))
+    assert not found.is_one
+    assert [part.entries for part in found.parts] == [(2,)]
+    assert [aside.entries for aside in found.alone] == [(1,)]
+    assert "states neither the design nor the loss on the sample" in found.alone[0].reason
+
+
+def test_an_amplified_loss_without_its_design_is_within_no_limit(tmp_path: Path) -> None:
+    frame = at("population", pure("0.001"))
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1", output="pure"))
+    with pytest.raises(OverLimitError, match=r"neither the design nor the loss on the sample.*design=, inner="):
+        ledger.reserve(request(specification=frame, sample="s", amplified=True))
+    elsewhere = ledger.add(request(specification=frame, sample="s", amplified=True))
+    with pytest.raises(OverLimitError, match=rf"entry {elsewhere.number}: its loss is amplified") as refusal:
+        ledger.reserve(request(specification=frame))
+    assert "includes=" in str(refusal.value)
+    stated = Sampling.of({**TENTH, "inner": "1"})
+    whole = at("population", pure("0.158566"))
+    again = request(specification=whole, sample="s", amplified=True, sampling=stated, includes=[elsewhere.number])
+    ledger.add(again)
+    ledger.reserve(request(specification=frame))
+    assert one(ledger.total()).budget.realised == exact("0.159566")
 
 
 def test_losses_stated_for_the_sample_itself_add_up() -> None:
@@ -268,8 +297,6 @@ def test_amplified_losses_of_one_sample_are_composed_on_it_and_amplified_once() 
 def test_an_amplified_loss_says_that_the_sample_is_secret_and_what_is_lost_on_it() -> None:
     (said,) = one(sampled(("s", "1", {}))).assumptions
     assert said == ("entry 0: who is in sample 's' stays secret; against somebody who knows the sample, the loss is 1")
-    unstated = one(add_up(charge(1, sample="s", amplified=True))).assumptions
-    assert any("stays secret; against somebody who knows the sample, the loss is larger" in line for line in unstated)
 
 
 def test_an_entry_counts_at_least_what_its_design_makes_of_its_inner_loss() -> None:
@@ -474,8 +501,8 @@ def test_the_file_as_given_is_the_sample_where_a_loss_is_amplified(stage: str, o
     known = {"amplified": at(stage, pure("1.07")), "sample": specification("1/2", output=output)}
     apart = [(stage, (0,), pytest.approx(1.07)), ("sample", (2,), 0.5)]
     assert parts_of(AMPLIFIED, ON_SAMPLE, **known) == ([("sample", (0, 2), 3.5)] if output == PURE else apart)
-    unstated = AMPLIFIED._replace(sampling=None)
-    assert parts_of(unstated, ON_SAMPLE, **known) == apart
+    unstated = total([AMPLIFIED._replace(sampling=None), ON_SAMPLE], {**STAGES, **known}.__getitem__)
+    assert ([p.entries for p in unstated.parts], [each.entries for each in unstated.alone]) == ([(2,)], [(0,)])
     if output == PURE:
         assert parts_of(AMPLIFIED, ON_SAMPLE._replace(sample="s"), **known) == [("sample", (0, 2), 3.5)]
 

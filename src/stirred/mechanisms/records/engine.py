@@ -61,7 +61,7 @@ from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Margin, records_of
+from stirred.spec.invariant import OF_PERSONS, Margin, records_of
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
@@ -401,7 +401,7 @@ class Swap(RecordSwap):
         self, hold: Sequence[str], *, match: Sequence[str], persons: bool, outside: Sequence[str] = ()
     ) -> tuple[Margin, ...]:
         """Return the two tables that a swap keeps, match x swap and what is held, without the variables ``outside``."""
-        of_persons = ["all characteristics of its persons"] if persons else []
+        of_persons = [OF_PERSONS] if persons else []
         swap = [name for name in self.swap if name not in outside]
         held = [*(name for name in hold if name not in (*match, *outside)), *of_persons]
         tables = (

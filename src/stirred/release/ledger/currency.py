@@ -6,16 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stirred.spec.compose import UnitFactor, compose, reach
 from stirred.spec.convert import change_distance, change_unit, to_neighbours
 from stirred.spec.derivation import Derivation
 from stirred.spec.given_numbers import fraction
+from stirred.spec.invariant import Margin
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
 from stirred.spec.problems import StirredError, refused, wrong
 from stirred.spec.specification import Specification
+
+KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,8 @@ class Copies:
 class Currency:
     """What a total is to be expressed in: unit, stated factors between units, output premetric, people or records.
 
-    ``distances`` says by which other distance a total is expressed that is by one of these.
+    ``distances`` says by which other distance a total is expressed that is by one of these. With ``proven`` a release
+    counts with the distance of its nearest files that its margins show, and not with one that it merely states.
     """
 
     unit: str | None = None
@@ -48,6 +52,7 @@ class Currency:
     output: OutputPremetric | None = None
     copies: Copies | None = None
     distances: Mapping[str, str] = field(default_factory=dict)
+    proven: bool = False
 
 
 class Summands(NamedTuple):
@@ -64,9 +69,25 @@ def expressed(counted: Summands, currency: Currency, *, covered: Sequence[Specif
     ``covered`` are releases that another one includes: they cost nothing, but a total does not fall because of them.
     """
     wanted = currency.output
+    if currency.proven and wanted == ZCDP:  # in other measures a larger distance never makes a loss smaller
+        counted = counted._replace(specifications=[*map(as_proven, counted.specifications)])
     if wanted is None or wanted.is_metric:
         return _people(_together(counted, currency, output=wanted), currency)
     return _approximate(counted, currency, wanted, within=_within(counted, currency, covered))
+
+
+def as_proven(specification: Specification) -> Specification:
+    """Return a specification without a stated distance of the nearest files that its margins do not show."""
+    multiverse, premetric = specification.multiverse, specification.input_premetric
+    margins = [each for each in multiverse.invariants if isinstance(each, Margin) and each.of == premetric.unit]
+    shown = premetric.name in ("d_HamS", "d_Ham") and multiverse.keeps_each(premetric.unit, specification.domain)
+    # Any margin fixes the number of records: one that is added comes with one that is removed.
+    shown = shown or (premetric.name in ("d_SymDiff", "d_InsDel") and bool(margins))
+    nearest = min(multiverse.nearest, KNOWN_APART if shown else 1)
+    if nearest == multiverse.nearest:
+        return specification
+    because = multiverse.nearest_because if nearest > 1 else ""
+    return specification.with_flavor(multiverse=replace(multiverse, nearest=nearest, nearest_because=because))
 
 
 def _sums(specifications: Sequence[Specification]) -> tuple[OutputPremetric | None, ...]:

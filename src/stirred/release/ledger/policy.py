@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from stirred.release.ledger.currency import Copies, Currency
+from stirred.release.ledger.currency import KNOWN_APART, Copies, Currency, as_proven
 from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.policy_file import CHANGED, COUNTING, LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
+from stirred.release.ledger.samples import UNSTATED
 from stirred.release.ledger.total import Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document_blocks import input_premetric_of, multiverse_of
@@ -20,7 +21,7 @@ from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Margin
+from stirred.spec.invariant import Margin, plural
 from stirred.spec.lint import empty
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
@@ -29,7 +30,6 @@ from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
-_KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +178,7 @@ class Policy:
             problems += [*self.problems, *self._invariant_problems(specification)]
             for limit in self.limits:
                 problems += _promise_problems(limit, specification) or _limit_problems(
-                    limit, now=now, then=then, can_fall=can_fall, lenient=self.leaves_out_unspecified
+                    limit, specification, now=now, then=then, can_fall=can_fall, lenient=self.leaves_out_unspecified
                 )
         if problems:
             raise OverLimitError(problems)
@@ -229,14 +229,14 @@ def _said_apart(limit: Limit, specification: Specification) -> list[Problem]:
     A pure loss is the smaller in zCDP the farther apart the nearest files are, and who specifies a release says it.
     """
     said = specification.multiverse
-    if said.nearest <= _KNOWN_APART or limit.currency.output == PURE:
+    if said.nearest <= KNOWN_APART or limit.currency.output == PURE:
         return []
     return [
         Problem(
             what=f"the compared files are said to be at least {said.nearest:,} apart ({said.nearest_because}). "
-            f"That makes the loss smaller, and nothing shows it: margins are known to keep files {_KNOWN_APART} apart",
+            f"That makes the loss smaller, and nothing shows it: margins are known to keep files {KNOWN_APART} apart",
             where=_place(limit),
-            remedy=f"specify the release with nearest {_KNOWN_APART} or 1, or have a limit in pure DP",
+            remedy=f"specify the release with nearest {KNOWN_APART} or 1, or have a limit in pure DP",
         )
     ]
 
@@ -251,12 +251,16 @@ def _other_distance(limit: Limit, premetric: InputPremetric) -> Problem:
     )
 
 
-def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool, lenient: bool) -> list[Problem]:
+def _limit_problems(
+    limit: Limit, own: Specification, *, now: Totals, then: Totals, can_fall: bool, lenient: bool
+) -> list[Problem]:
     after = then(limit.currency)
     if after.unspecified and not lenient and not limit.budget.is_infinite:
         return [_unknown_cost(limit, after)]
     if after.unbounded and not limit.budget.is_infinite:
         return [_without_bound(limit, now(limit.currency), after)]
+    if undrawn := [number for aside in after.alone if aside.reason == UNSTATED for number in aside.entries]:
+        return [_unstated_design(limit, undrawn)]
     if after.specification is None:
         if not after.parts and not after.alone:
             return []
@@ -293,6 +297,12 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool, 
     if value <= limit.budget:
         return []
     what = f"the total would be {after.bound}{would}, {(value - limit.budget).shown()} above the limit {limit}"
+    if limit.currency.output == ZCDP and own.output_premetric == PURE and as_proven(own) is not own:
+        what += (
+            f". That the compared files are at least {own.multiverse.nearest} apart "
+            f"({own.multiverse.nearest_because}) does not count: no two tables of {plural(own.input_premetric.unit)} "
+            "among what is held fixed show that none can change alone"
+        )
     remedy = f"{left(limit, before)}; release with a smaller loss, or derive from what is released"
     return [Problem(what=what, where=_place(limit), remedy=remedy)]
 
@@ -307,6 +317,18 @@ def _unknown_cost(limit: Limit, after: Total) -> Problem:
         where=_place(limit),
         remedy="have those who set the limit decide: with unspecified = 'not-counted' in the policy it is about the "
         "other entries alone, and says so",
+    )
+
+
+def _unstated_design(limit: Limit, entries: list[int]) -> Problem:
+    """Return the refusal of amplified losses, or beside ones, of which nothing shows what the sample makes of them."""
+    return Problem(
+        what=f"entry {numbers(entries)}: {UNSTATED}, and so nothing shows that everything together is within the limit "
+        f"{limit}",
+        where=_place(limit),
+        remedy="state how the sample was drawn and what was lost on it (--design, --inner), or give the loss on the "
+        "sample itself, without --amplified; an entry that the ledger has already is added once more so, with "
+        "--includes and its number",
     )
 
 
@@ -364,7 +386,14 @@ def _limit(document: LimitDocument) -> Limit:
         copies = None if document.copies is None else Copies(**dict(document.copies))
         distances = tuple(d if isinstance(d, str) else input_premetric_of(d) for d in document.distances)
         changed = {name: to for name, to in CHANGED.items() if name not in distances}
-        currency = Currency(unit=document.unit, units=units, output=_output(document), copies=copies, distances=changed)
+        currency = Currency(
+            unit=document.unit,
+            units=units,
+            output=_output(document),
+            copies=copies,
+            distances=changed,
+            proven=True,
+        )
         budget = loss(document.budget, where="budget")
         return Limit(name=document.name, budget=budget, currency=currency, distances=distances)
 

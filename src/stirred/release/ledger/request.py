@@ -144,7 +144,10 @@ def _check(account: Account, request: Request) -> None:
 def _check_inclusion(account: Account, inner: list[Standing], whole: Specification) -> None:
     """Refuse a whole that holds less fixed than its parts together, costs less, or cannot be compared with them."""
     named = f"entry {numbers([standing.opening.number for standing in inner])}"
-    together = total([standing.charge for standing in inner], account.specification)
+    charges = [standing.charge for standing in inner]
+    # An amplified loss without its design is in no sum, and this is how it is stated afterwards: as it stands here.
+    stated = [c if c.sampling else c._replace(sample=None, amplified=False) if c.amplified else c for c in charges]
+    together = total(stated, account.specification)
     if not together.parts and not together.alone:
         return  # nothing that costs is included
     parts = together.specification

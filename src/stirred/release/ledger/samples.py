@@ -25,6 +25,10 @@ from stirred.survey.settings import ELEVENTH, Setting
 Joins = Callable[[Sequence[Specification]], bool]  # whether specifications compose in the currency of the total
 _SAMPLE = Setting("sample")
 _INSTEAD = "compose on the sample first, then amplify once"
+UNSTATED = (
+    "its loss is amplified by a sample, and it states neither the design nor the loss on the sample: nothing shows "
+    "what the sample makes of it"
+)
 _ADDED = "losses on samples that may depend on each other added, and not amplified"
 
 
@@ -166,6 +170,9 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
         if only is not None and (why := _no_formula(only, own[entries[0]])):
             found.apart.append((group[0], f"{why}, and so what it states cannot be checked"))
             continue
+        if len(group) == 1 and amplified and only is None:
+            found.apart.append((group[0], UNSTATED))
+            continue
         if not amplified or len(group) == 1:
             raised = _at_least_implied(group[0], own[entries[0]]) if amplified else None
             found.composed.extend([] if raised is None else [(raised, entries)])
@@ -205,8 +212,6 @@ def _at_least_implied(charge: Charge, own: Specification) -> Specification | Non
 def _secret(group: list[Charge], own: Mapping[int, Specification], names: str) -> str:
     """Say on what an amplified loss rests, and what is lost where that does not hold."""
     known = [Sampling.of(c.sampling).inner if c.sampling else own[c.number].budget.realised for c in group]
-    stated = all(charge.sampling or not charge.amplified for charge in group)
-    lost = f"is {add_up(known).shown()}" if stated else "is larger, and not stated"
     added = "; their losses on it were added, then amplified once" if len(group) > 1 else ""
     shares = dict.fromkeys(s.shares for c in group if c.sampling and (s := Sampling.of(c.sampling)).shares)
     parts = "".join(
@@ -215,7 +220,7 @@ def _secret(group: list[Charge], own: Mapping[int, Specification], names: str) -
     )
     return (
         f"entry {numbers([charge.number for charge in group])}: who is in sample {names} stays secret{added}; against "
-        f"somebody who knows the sample, the loss {lost}{parts}"
+        f"somebody who knows the sample, the loss is {add_up(known).shown()}{parts}"
     )
 
 

@@ -49,7 +49,7 @@ from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln
 from stirred.spec.given_numbers import probability
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Margin
+from stirred.spec.invariant import OF_PERSONS, Margin
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
@@ -212,7 +212,7 @@ class PairSwap(RecordSwap):
     def specification(self, *, name: str, stage: str, columns: Sequence[str], persons: bool = False) -> Specification:
         """Return what is fixed, and that nothing is promised relative to it."""
         held = tuple(each for each in columns if each not in (*self.swap, *self.outside))
-        inside = ("all characteristics of its persons",) if persons else ()
+        inside = (OF_PERSONS,) if persons else ()
         return Specification(
             flavor=Flavor(
                 domain=Domain.of_file(
