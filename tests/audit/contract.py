@@ -11,7 +11,7 @@ from typing import Any
 
 from stirred import PermutationSwap
 from stirred.mechanisms.plain import PlainMechanism
-from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.protocol import Mechanism, SettingsMechanism
 from stirred.mechanisms.records.engine import RatedSwap, RecordSwap, Swap
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
 from stirred.mechanisms.records.laws.mallows import MallowsSwap
@@ -22,6 +22,7 @@ from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.engine import TableMechanism
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.tables.phsafe import PHSafe
@@ -52,7 +53,18 @@ TABLES_WITH_NOISE: list[dict[str, Any]] = [
 ]
 
 # Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
-BASES: tuple[type, ...] = (Mechanism, PlainMechanism, Swap, RatedSwap, Tabulator, SafeTab, RecordSwap, PairSwap)
+BASES: tuple[type, ...] = (
+    Mechanism,
+    SettingsMechanism,
+    TableMechanism,
+    PlainMechanism,
+    Swap,
+    RatedSwap,
+    Tabulator,
+    SafeTab,
+    RecordSwap,
+    PairSwap,
+)
 
 # Rates that differ inside a stratum (R8): by hold value, by swap value, by both, and by several variables.
 RULES: list[list[dict[str, str]]] = [
@@ -159,13 +171,13 @@ BETWEEN: dict[type, set[int]] = {
 
 
 def mechanisms_in(package: ModuleType) -> list[type]:
-    """Return every class defined in a package and its subpackages that can release and promises something."""
+    """Return every class defined in a package and its subpackages that can plan and release."""
     names = [package.__name__, *(found.name for found in walk_packages(package.__path__, f"{package.__name__}."))]
     classes = [(name, cls) for name in names for _, cls in getmembers(import_module(name), isclass)]
     return [
         cls
         for name, cls in classes
-        if cls.__module__ == name and hasattr(cls, "release") and hasattr(cls, "specification") and cls not in BASES
+        if cls.__module__ == name and hasattr(cls, "release") and hasattr(cls, "plan") and cls not in BASES
     ]
 
 

@@ -68,7 +68,7 @@ def test_a_delta_lets_pure_and_approximate_releases_add_up(command: Command) -> 
     for name, document in (("pure.json", SURVEY), ("approximate.json", APPROXIMATE)):
         Path(name).write_text(json.dumps(document), encoding="utf-8")
     reached = told(command, "spec", "compose", "pure.json", "approximate.json", "--delta", "1e-10")["specification"]
-    assert (reached["budget"]["exact"], reached["output_premetric"]["delta"]) == ("3", "1/5000000000")
+    assert (reached["budget"]["exact"], reached["output_premetric"]["delta"]) == ("3", "1/10000000000")
 
 
 def by_parts(name: str, factor: int) -> Derivation:

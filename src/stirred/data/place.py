@@ -204,6 +204,7 @@ class Place:
         if elsewhere is None:
             self._scratch.mkdir(mode=0o700)
         else:
+            elsewhere.chmod(0o700)
             (elsewhere / _OWNER).write_text(self._owner, encoding="utf-8")
             self._scratch.symlink_to(elsewhere.absolute())
         return self._scratch.resolve()

@@ -409,7 +409,7 @@ class SettingsMechanism(Mechanism):
             from stirred.mechanisms.registry import settings_for
 
             # Not dict(settings): a setting may be called `keys`.
-            settings = settings_for(type(self), {**dict(iter(settings or ())), **given})
+            settings = settings_for(type(self), {**dict(iter(settings or ())), **given}, keep_empty=True)
         object.__setattr__(self, "settings", settings)
 
     @classmethod

@@ -195,11 +195,14 @@ class PlanWords:
         return f"add {key}" if example is None else f"add {key}, such as {example!r}"
 
 
-def settings_for(mechanism: str | type[Mechanism], given: Mapping[str, Any], *, words: Any = None) -> Any:
+def settings_for(
+    mechanism: str | type[Mechanism], given: Mapping[str, Any], *, words: Any = None, keep_empty: bool = False
+) -> Any:
     """Return the settings of a mechanism, checked: everything that is wrong with them is told at once.
 
     They may come from a plan, the command line, or keywords of Python: tuples, fractions and floats are taken as well.
-    What is None was not given, nor is an empty list, unless leaving it out means everything.
+    What is None was not given, nor is an empty list, unless leaving it out means everything, or ``keep_empty`` takes
+    it as it stands: an option that was not used is an empty list, and a keyword of Python is not.
 
     >>> settings_for("mallows-swap", {"swap": ("county",), "epsilon": 0.5}).epsilon
     Decimal('0.5')
@@ -219,7 +222,7 @@ def settings_for(mechanism: str | type[Mechanism], given: Mapping[str, Any], *, 
     fields = kind.settings_model.model_fields
 
     def was_given(key: str, value: Any) -> bool:
-        empty = isinstance(value, list) and not value
+        empty = isinstance(value, list) and not value and not keep_empty
         return value is not None and (not empty or (key in fields and fields[key].get_default() is None))
 
     plain = {key: _plain(value) for key, value in given.items()}

@@ -142,7 +142,8 @@ def reach(specifications: Sequence[Specification], *, unit: str | None = None, u
 
 
 def _reach(parts: Sequence[Derivation]) -> int:
-    return max(part.specification.multiverse.nearest for part in parts)
+    # A loss with a delta for files up to so far apart is compared there: nearer ones would make the total fall.
+    return max(max(p.specification.multiverse.nearest, p.specification.input_premetric.within or 1) for p in parts)
 
 
 def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None) -> bool:

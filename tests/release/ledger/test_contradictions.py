@@ -378,7 +378,7 @@ def test_the_column_of_record_keys_is_known_from_the_published_settings() -> Non
 
 def test_a_total_says_why_cell_keys_do_not_add_up_with_a_swap() -> None:
     keys = KEYED.with_settings(keys="prf", record_key=None).plan(HOMES).specification
-    with pytest.raises(StirredError, match="no two files are compared by both, and a promise of both"):
+    with pytest.raises(StirredError, match="compares neighbours only, and nothing follows for groups of 2"):
         compose([keys, promised(PLAIN)])
 
 

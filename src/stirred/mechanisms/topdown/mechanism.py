@@ -99,6 +99,7 @@ class TopDown(Mechanism):
     What ``totals`` and ``facilities`` name is published exactly, and fixed in the promise. ``area_list`` lists all
     areas, also those without persons; ``workplace`` is where the store of the draw goes.
 
+    >>> from stirred import Entropy
     >>> wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "ward": [1, 2, 1, 2]})
     >>> people = pl.DataFrame({"region": ["N", "N", "S"], "ward": [1, 2, 1], "sex": ["m", "f", "f"]})
     >>> topdown = TopDown.of(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2",
