@@ -12,7 +12,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.query import Answers, Query, half_width, variance_of
+from stirred.mechanisms.tables.query import DrawnAnswers, Query, half_width, variance_of
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import StageQueries
@@ -284,7 +284,7 @@ _REGION = {"type": "USA", "column": "state", "iterations": "detailed"}
 
 def test_the_same_noise_is_never_drawn_twice() -> None:
     """Two counts of the same people with one noise at two scales would show the count itself."""
-    answers, zeros = Answers(Entropy.from_os()), np.zeros(3, dtype=np.int64)
+    answers, zeros = DrawnAnswers(Entropy.from_os()), np.zeros(3, dtype=np.int64)
     answers(Query(title="USA level 1 first"), zeros, chunk=0)
     answers(Query(title="USA level 1 first"), zeros, chunk=1)
     with pytest.raises(AssertionError, match="was drawn already"):

@@ -13,7 +13,7 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.tables.query import Answers
+from stirred.mechanisms.tables.query import DrawnAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
 from stirred.survey.estimates.error_law import Noise, beyond, half_width
@@ -300,7 +300,7 @@ def test_a_noisy_count_near_zero_leaves_the_estimate_out_and_does_not_fail() -> 
 
     mechanism = survey(TOTAL, {**MEAN, "by": ["sex"]}, variance="none")
     plan = mechanism.plan(simple())
-    ok = mechanism.noisy(simple(), plan, Answers(Entropy.from_seed("x")))
+    ok = mechanism.noisy(simple(), plan, DrawnAnswers(Entropy.from_seed("x")))
     for count in (0, -(10**6), 10):
         noisy = {**ok, "table by sex": {"top": np.array([count, 10**6])}}
         table = published.published(mechanism, plan, noisy).filter(pl.col("kind") != "table")

@@ -49,7 +49,7 @@ from stirred.mechanisms.protocol import (
     failed,
     settings_doubts,
 )
-from stirred.mechanisms.tables.query import Answers, Ask, KeptAnswers
+from stirred.mechanisms.tables.query import Ask, DrawnAnswers, KeptAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
@@ -226,7 +226,7 @@ class TableMechanism(SettingsMechanism):
     def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
         counted = self.counted_file(data, plan, entropy)
-        answers = Answers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
+        answers = DrawnAnswers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
         tables = self.answered(counted, plan, answers, progress)
         progress("noise", 1, 1)
         besides = self.counted_besides(counted, plan)

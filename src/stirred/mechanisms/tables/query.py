@@ -133,7 +133,7 @@ class Ask(Protocol):
         """Return the answer."""
 
 
-class Answers:
+class DrawnAnswers:
     """Answers that are drawn, each once: the true numbers with noise. ``kept`` has both by table, by columns."""
 
     def __init__(self, entropy: Entropy, *, keep: bool = True) -> None:
