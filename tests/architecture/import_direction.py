@@ -28,7 +28,7 @@ RANK = {
 }
 
 # The package's own front door: it names the rooms lazily and may open any of them.
-FRONT_DOOR = {"__init__", "__main__"}
+FRONT_DOOR = {"__init__", "__main__", "door"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

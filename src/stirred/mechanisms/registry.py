@@ -75,6 +75,15 @@ def names() -> list[str]:
     return [*BUILT_IN, *sorted(_plugged_in())]
 
 
+def home_of(name: str) -> str | None:
+    """Return the module of one of our mechanisms by the name of its class, or None.
+
+    >>> home_of("MallowsSwap")
+    'stirred.mechanisms.records.laws.mallows'
+    """
+    return {attribute: module for module, attribute in BUILT_IN.values()}.get(name)
+
+
 def package_of(name: str) -> str:
     """Return the package that a mechanism comes from, with its version if it is not ours."""
     if name in BUILT_IN:

@@ -55,6 +55,10 @@ class Frames(Mapping[str, Any]):
         """Return a table as one polars frame."""
         return pl.concat(list(self.parts(name)))
 
+    def converted(self, convert: Callable[[pl.DataFrame], Any]) -> Frames:
+        """Return the same tables as another kind of frame."""
+        return Frames(self._parts, convert=convert, files=self._files)
+
     def __getitem__(self, name: str) -> Any:
         return self._convert(self.frame(name))
 

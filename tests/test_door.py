@@ -1,0 +1,158 @@
+"""The door: what `import stirred` offers releases, reads and refuses as the command line does."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import stirred
+from stirred.spec.problems import StirredError
+from tests.release.bundles import stirred as command
+
+HOMES = pl.DataFrame(
+    {
+        "hid": range(400),
+        "size": [1, 2, 3, 4] * 100,
+        "county": list("ABCDE") * 80,
+        "tenure": [*("own", "rent", "free") * 133, "own"],
+    }
+)
+SETTINGS: dict[str, Any] = {"match": "size", "swap": "county", "rate": "1/4", "id": "hid"}
+OPTIONS = ("--match", "size", "--swap", "county", "--rate", "1/4", "--id", "hid")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("door") / "homes.csv"
+    HOMES.write_csv(path)
+    return path
+
+
+def test_a_frame_comes_back_as_the_callers_kind_of_frame() -> None:
+    for frame in (HOMES, HOMES.to_pandas()):
+        released = stirred.swap(frame, **SETTINGS)
+        data = released.data
+        assert type(data) is type(frame)
+        assert sorted(data["county"]) == sorted(HOMES["county"])
+        assert "hid" not in data.columns
+        assert released.specification == stirred.plan(frame, **SETTINGS).specification
+
+
+def test_a_file_is_released_as_the_bundle_of_the_command_line(file: Path, tmp_path: Path) -> None:
+    planned = stirred.plan(file, tables=[["county", "tenure"]], **SETTINGS)
+    made = stirred.release(planned, out=tmp_path / "here")
+    done = command("swap", file, *OPTIONS, "--table", "county x tenure", "--out", "there", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    there = stirred.read(tmp_path / "there")
+    assert made.files == there.files
+    assert made.specification == there.specification == planned.specification
+    assert made.data.height == there.data.height == 400
+    assert made.tables["county-x-tenure"]["count"].sum() == 400
+    assert stirred.check(tmp_path / "here").passed
+    publication = stirred.publish(tmp_path / "here", tmp_path / "published")
+    assert set(publication.files) <= {*stirred.read(publication.place).files}
+    assert stirred.read(publication.place).specification == made.specification
+
+
+def test_a_plan_file_says_everything_itself(file: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    assert command("plan", file, *OPTIONS, "--write", plan, cwd=tmp_path).returncode == 0
+    made = stirred.release(plan, out=tmp_path / "made")
+    assert made.specification == stirred.plan(file, **SETTINGS).specification
+    with pytest.raises(StirredError, match="the plan file already fixes rate"):
+        stirred.plan(plan, rate="1/2")
+
+
+def test_a_release_of_a_file_is_in_its_ledger(file: Path, tmp_path: Path) -> None:
+    assert command("ledger", "init", "l", "--dataset", "homes", cwd=tmp_path).returncode == 0
+    stirred.swap(file, out=tmp_path / "out", ledger=tmp_path / "l", **SETTINGS)
+    assert len([*stirred.Ledger.open(str(tmp_path / "l")).entries()]) == 1
+
+
+@pytest.mark.parametrize("kind", ["frame", "file"])
+def test_a_doubt_refuses_until_it_is_accepted_by_name(kind: str, file: Path, tmp_path: Path) -> None:
+    data = HOMES if kind == "frame" else file
+    settings: dict[str, Any] = {**SETTINGS, "id": None, **({} if kind == "frame" else {"out": tmp_path / "out"})}
+    planned = stirred.plan(data, **settings)
+    assert [doubt.name for doubt in planned.standing] == ["identifier:hid"]
+    assert 'accept=["identifier:hid"]' in str(planned)
+    with pytest.raises(StirredError, match="identifier:hid"):
+        stirred.release(planned)
+    assert not (tmp_path / "out").exists()
+    accepted = stirred.plan(data, accept=["identifier:hid"], **settings)
+    assert accepted.standing == ()
+    stirred.release(accepted)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"rate": "7/4"}, r"rate: 7/4 is not a probability"),
+        ({"swap": "conty"}, r'did you mean "county"'),
+        ({"mechanism": "pram"}, r"sdcMicro does it"),
+        ({"ratte": "1/4"}, r"did you mean 'rate'"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["frame", "file"])
+def test_what_is_wrong_is_said_and_nothing_is_written(
+    settings: dict[str, str], words: str, kind: str, file: Path, tmp_path: Path
+) -> None:
+    out = {} if kind == "frame" else {"out": tmp_path / "out"}
+    with pytest.raises(StirredError, match=words):
+        stirred.swap(HOMES if kind == "frame" else file, **{**SETTINGS, **settings, **out})
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_frame_has_no_use_for_is_refused() -> None:
+    with pytest.raises(StirredError, match="ledger, purpose: a frame is released in memory"):
+        stirred.plan(HOMES, ledger="l", purpose="p", **SETTINGS)
+    with pytest.raises(StirredError, match="out: a frame is released in memory"):
+        stirred.release(stirred.plan(HOMES, **SETTINGS), out="there")
+
+
+def test_a_file_needs_a_folder_for_its_bundle(file: Path) -> None:
+    with pytest.raises(StirredError, match="out: the folder of the bundle is needed"):
+        stirred.swap(file, **SETTINGS)
+    with pytest.raises(StirredError, match="out: the folder of the bundle is needed"):
+        stirred.release(stirred.plan(file, **SETTINGS))
+    with pytest.raises(StirredError, match="is not a plan"):
+        stirred.release(3)
+
+
+def test_noisy_tables_of_a_frame_are_frames() -> None:
+    values = {"county": list("ABCDE")}
+    planned = stirred.plan(HOMES, mechanism="noisy-tables", tables=[["county"]], rho="1/2", values=values)
+    released = stirred.release(planned)
+    assert isinstance(released.tables["county"], pl.DataFrame)
+    assert released.specification == planned.specification
+
+
+def test_results_print_themselves_also_in_a_notebook(file: Path, tmp_path: Path) -> None:
+    planned = stirred.plan(HOMES.rename({"tenure": "<b>"}), **SETTINGS)
+    assert "promise" in str(planned)
+    assert "ε=" in planned._repr_html_()
+    assert "<b>" not in planned._repr_html_()
+    made = stirred.swap(file, out=tmp_path / "made", **SETTINGS)
+    assert "data.parquet" in repr(made)
+    assert made._repr_html_().startswith("<table>")
+    with pytest.raises(StirredError, match="it has no persons"):
+        _ = made.persons
+
+
+def test_the_room_of_releases_is_the_function_too() -> None:
+    """However it was imported first."""
+    code = "import stirred.release.run, stirred; assert callable(stirred.release); stirred.release.run"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(StirredError, match="is not a plan"):
+        stirred.release(None)
+
+
+def test_a_name_that_is_not_there_is_private() -> None:
+    with pytest.raises(AttributeError, match="it has Entropy"):
+        _ = stirred.psa_epsilon
+    assert {"swap", "plan", "release", "publish", "check", "read", "Ledger"} <= {*stirred.__all__}
+    assert all(getattr(stirred, name) is not None for name in stirred.__all__)
+    assert stirred.NoisyTables.name == "noisy-tables"
