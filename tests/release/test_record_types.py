@@ -11,7 +11,7 @@ import pytest
 
 from stirred.cli.main import run as command
 from stirred.data.problems import PlanError
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import planned, read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.problems import StirredError
 
@@ -140,3 +140,14 @@ ledger = "people.ledger"
     assert command(["publish", str(tmp_path / "bundle"), str(tmp_path / "published")]) == 0
     manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text(encoding="utf-8"))
     assert [*manifest["inputs"]] == ["file"]
+
+
+def test_a_unit_that_somebody_wrote_is_kept_also_where_it_is_the_default(folder: Path) -> None:
+    """`unit = "household"` with `file` was read as if nothing had been said, and the promise was for one record."""
+    settings = 'match = ["age"]\nswap = ["region"]\nrate = "1/4"'
+    content = f'[data]\nfile = "people.csv"\n[mechanism]\n{settings}\n{{}}[release]\nout = "o"\n'
+    found = {}
+    for unit in ("", 'unit = "household"\n', 'unit = "person"\n'):
+        (folder / "unit.toml").write_text(content.format(unit), encoding="utf-8")
+        found[unit] = prepare(read_plan(folder / "unit.toml")).plan.specification.input_premetric.unit
+    assert [*found.values()] == ["record", "household", "person"]

@@ -25,7 +25,8 @@ from stirred.release.prepared import prepare
 from stirred.release.reports import _blank
 from stirred.release.run import run
 from stirred.report.charts import COLOURS, GREY
-from stirred.report.facts import facts_in
+from stirred.report.facts import embedded, facts_beside, facts_in
+from stirred.report.first_screen import _amount
 from stirred.report.release import NOTHING, ReleaseReport, internal_report, public_report
 from stirred.report.transparency import transparency
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
@@ -263,3 +264,12 @@ def test_colours_of_charts_stand_out_on_every_paper(colour: str, paper: str) -> 
 
     one, two = (f"rgb({', '.join(str(int(c[i : i + 2], 16)) for i in (1, 3, 5))})" for c in (colour, paper))
     assert contrast(one, two) >= 3
+
+
+@pytest.mark.parametrize(
+    "error", [1.4142135, 9.96, 9.9999, 12.345, 999.95, 1234.5, 9999.9, 14142.13, 141421.356, 2.5e9]
+)
+def test_the_page_shows_the_digits_that_its_facts_have(error: float) -> None:
+    """Errors of 10,000 and more once had more digits on the page, and the release was refused after its rehearsal."""
+    written = embedded({"accuracy": [{"error": error}]}).removeprefix('<template class="facts">')
+    assert facts_beside(unescape(written.removesuffix("</template>")), [f"off by {_amount(error)}, nine"]) == []

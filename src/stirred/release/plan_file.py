@@ -141,6 +141,13 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
     section = content.get("release", {})
     if out is not None and isinstance(section, dict) and "out" not in section:
         content["release"] = {**section, "out": str(out.absolute())}
+    data, mechanism = content.get("data", {}), content.get("mechanism", {})
+    sections = isinstance(data, dict) and isinstance(mechanism, dict)
+    if sections and mechanism.get("unit") == "household" and {*data}.isdisjoint(("households", "record")):
+        content["data"] = {
+            **data,
+            "record": "household",
+        }  # somebody wrote it: only kept plans have defaults written out
     return planned(content, source=str(path), folder=path.parent)
 
 

@@ -60,7 +60,10 @@ def _typically(one: Typical) -> str:
 
 
 def _amount(error: float) -> str:
-    return f"{error:,.0f}" if error >= _WHOLE else f"{error:.2g}"
+    if error < _WHOLE:
+        return f"{error:.2g}"
+    # A whole number, with the digits that the facts of the page have: programs and readers see the same.
+    return f"{error:,}" if isinstance(error, int) else f"{float(f'{error:.4g}'):,.0f}"
 
 
 def _by_size(typical: Sequence[Typical]) -> str:
