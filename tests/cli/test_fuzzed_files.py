@@ -252,7 +252,7 @@ COMMANDS: list[Callable[[str], tuple[str, ...]]] = [
     lambda file: ("spec", "compare", file, "das-2020", "--json"),
     lambda file: ("spec", "compose", file, "pure-dp", "--json"),
     lambda file: ("spec", "convert", file, "--output", "zcdp"),
-    lambda file: ("spec", "export", file, "--format", "latex"),
+    lambda file: ("spec", "export", file, "--format", "markdown"),
 ]
 
 

@@ -13,7 +13,7 @@ from stirred.spec import Specification, UnitFactor, catalogue, compare
 from stirred.spec.document import from_document, to_document, to_json
 from stirred.spec.explain import explain
 from stirred.spec.lint import lint
-from stirred.spec.render import to_latex, to_markdown, to_registry
+from stirred.spec.render import to_markdown, to_registry
 from tests.cli.running import SURVEY, Command, flat, load, told, words
 
 SHOWN = ["pure-dp", "zcdp", "randomised-response", "das-2020-pl-household", "das-2020-topdown-measured", "das-2020",
@@ -181,7 +181,7 @@ def test_a_specification_in_toml_is_read_where_one_in_json_is(command: Command, 
     (tmp_path / "survey.toml").write_text("\n".join(lines), encoding="utf-8")
     assert from_document(told(command, "spec", "show", "survey.toml")) == from_document(SURVEY)
     assert told(command, "spec", "compare", "survey.toml", "survey.toml")["overall"] == "equal"
-    for more in (["explain"], ["lint"], ["convert", "--output", "zcdp"], ["export", "--format", "latex"]):
+    for more in (["explain"], ["lint"], ["convert", "--output", "zcdp"], ["export", "--format", "markdown"]):
         assert command("spec", more[0], "survey.toml", *more[1:])[0] == 0
     assert command("ledger", "init", "a.ledger", "--dataset", "d")[0] == 0
     assert command("ledger", "add", "a.ledger", "survey.toml", "--mechanism", "noise")[0] == 0
@@ -284,7 +284,6 @@ def test_lint_leaves_with_one_only_on_a_serious_finding(
         ([], lambda s: to_registry(s, name=catalogue.load("das-2020").title)),
         (["--title", "T", "--curator", "C"], lambda s: to_registry(s, name="T", curator="C")),
         (["--format", "markdown", "--title", "T"], lambda s: to_markdown(s, title="T")),
-        (["--format", "latex"], lambda s: to_latex(s) + "\n"),
         (["--format", "json"], to_json),
     ],
 )  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from hypothesis import given
 
-from stirred.spec import GDP, PURE, ZCDP, Budget, Domain, InputPremetric, OutputPremetric, Specification, approximate
+from stirred.spec import PURE, Budget, Domain, InputPremetric, OutputPremetric, Specification
 from stirred.spec import catalogue as published
 from stirred.spec.explain import explain
-from stirred.spec.render import to_latex, to_markdown, to_registry
+from stirred.spec.render import to_markdown, to_registry
 from tests.spec.strategies import FEW, specification, specifications
 
 
@@ -22,52 +22,6 @@ def named(domain: str = "X", unit: str = "person", budget: str = "1", output: Ou
     return made.with_flavor(
         domain=Domain(name=domain, dataset="a file"), input_premetric=InputPremetric(name="d_HamS", unit=unit)
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        ("census_2020", r"census\_2020"),
-        ("100% sample & more #1", r"100\% sample \& more \#1"),
-        ("a{b}$c", r"a\{b\}\$c"),
-        ("x^2~y\\z", r"x\textasciicircum{}2\textasciitilde{}y\textbackslash{}z"),
-    ],
-)
-def test_names_of_files_and_units_are_no_commands_in_latex(name: str, written: str) -> None:
-    assert rf"\mathcal{{X}}_{{\text{{{written}}}}}" in to_latex(named(domain=name))
-    assert rf"d_{{\text{{HamS}}}}^{{\text{{{written}}}}}" in to_latex(named(unit=name))
-
-
-@given(specifications())
-@FEW
-def test_latex_is_one_formula_with_its_braces_closed(drawn: Specification) -> None:
-    text = re.sub(r"\\[_%&#${}]", "", to_latex(drawn))
-    assert text.count("{") == text.count("}")
-    assert text.startswith("$")
-    assert text.endswith("$")
-    assert text.replace(r"$\leq$", "").count("$") == 2
-
-
-@pytest.mark.parametrize(
-    ("made", "beginning"),
-    [
-        (named(budget="inf"), r"$\varepsilon=\infty\text{-DP}("),
-        (named(budget="ln(27)"), r"$\varepsilon=3.30\text{-DP}("),  # rounded up
-        (named(output=ZCDP), r"$\rho^2=1\text{-DP}("),
-        (named(output=GDP), r"$\mu=1\text{-DP}("),
-        (named(output=approximate("1e-10")), r"$(\varepsilon=1, \delta=10^{-10})\text{-DP}("),
-        (named(output=approximate("2.5e-7")), r"$(\varepsilon=1, \delta=2.5\cdot 10^{-7})\text{-DP}("),
-    ],
-)
-def test_latex_has_the_letter_of_the_output_premetric(made: Specification, beginning: str) -> None:
-    assert to_latex(made).startswith(beginning)
-
-
-def test_latex_tells_neighbours_from_a_distance() -> None:
-    made = named()
-    near = made.with_flavor(input_premetric=made.input_premetric.neighbours())
-    assert r"d_{\text{r[HamS$\leq$ 1]}}^{\text{person}}" in to_latex(near)
-    assert r"D_{\text{Renyi}}^{3}" in to_latex(named(output=OutputPremetric(name="D_Renyi", order=3)))  # type: ignore[arg-type]
 
 
 @given(specifications())

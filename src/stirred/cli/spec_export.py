@@ -59,7 +59,7 @@ def lint(
 @app.command()
 def export(
     name: Name,
-    format_: Annotated[str, opt("--format NAME", "opendp (registry YAML), json, markdown or latex.")] = "opendp",
+    format_: Annotated[str, opt("--format NAME", "opendp (registry YAML), json or markdown.")] = "opendp",
     title: Annotated[Text, opt("--title TEXT", "Title of the release.")] = None,
     curator: Annotated[str, opt("--curator TEXT", "Who publishes it, for the registry.")] = "",
     budget: Budget = None,
@@ -68,10 +68,10 @@ def export(
 ) -> None:
     """Export a specification to another format.
 
-    OpenDP deployments registry, JSON, Markdown or LaTeX.
+    OpenDP deployments registry, JSON or Markdown.
     """
     from stirred.spec.document import to_json
-    from stirred.spec.render import to_latex, to_markdown, to_registry
+    from stirred.spec.render import to_markdown, to_registry
 
     entry = read(name, budget=budget)
     specification = entry.specification
@@ -80,8 +80,13 @@ def export(
         "opendp": lambda: to_registry(specification, name=heading_, curator=curator),
         "json": lambda: to_json(specification),
         "markdown": lambda: to_markdown(specification, title=heading_),
-        "latex": lambda: to_latex(specification) + "\n",
     }
+    if format_ == "latex":
+        raise wrong(
+            "LaTeX is no longer written; the last commit that has it is 03070069",
+            where="--format",
+            remedy="write --format markdown, whose formula is plain text that LaTeX can show",
+        )
     if format_ not in writers:
         raise wrong(f"{format_!r} is not a format", where="--format", remedy=f"one of {', '.join(writers)}")
     if title is not None and format_ not in ("opendp", "markdown"):

@@ -1,4 +1,4 @@
-"""A specification on paper: Markdown, LaTeX, and the YAML of OpenDP's deployments registry."""
+"""A specification on paper: Markdown, and the YAML of OpenDP's deployments registry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from stirred.spec.document_schema import AccountDocument
 from stirred.spec.explain import explain
 from stirred.spec.invariant import plural
 from stirred.spec.markdown import code, plain
-from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
 
 
@@ -36,70 +35,6 @@ def to_markdown(
     if specification.seeded:
         lines += ["", "**Test run with a seed: not for publication.**"]
     return "\n".join(lines) + "\n"
-
-
-def to_latex(specification: Specification) -> str:
-    r"""Return the notation of the paper in LaTeX.
-
-    >>> from stirred.spec import catalogue
-    >>> print(to_latex(catalogue.load("pure-dp").specification)[:40])
-    $\varepsilon\text{-DP}(\mathcal{X}_{\tex
-    """
-    greek = {
-        "epsilon": r"\varepsilon",
-        "rho2": r"\rho^2",
-        "chi2": r"\chi^2",
-        "mu": r"\mu",
-        "tau": r"\tau",
-        "eta": r"\eta",
-    }
-    letter = greek.get(specification.output_premetric.parameter, specification.output_premetric.greek)
-    budget = specification.budget
-    text = letter if budget.is_free else f"{letter}={budget.shown}".replace("inf", r"\infty")
-    delta = specification.output_premetric.delta
-    if delta:
-        text = f"({text}, \\delta={_power(small(delta))})"
-    universes = r"\{\mathcal{X}\}" if specification.multiverse.is_vacuous else r"\mathscr{D}_{\mathbf{c}}"
-    domain = rf"\mathcal{{X}}_{{\text{{{_tex(specification.domain.name)}}}}}"
-    return (
-        rf"${text}\text{{-DP}}({domain}, {universes}, {_latex_input(specification)}, {_latex_output(specification)})$"
-    )
-
-
-# Signs that LaTeX takes for commands; files and units have them in their names.
-_TEX = str.maketrans(
-    {
-        **{sign: rf"\{sign}" for sign in "_%&#${}"},
-        "\\": r"\textbackslash{}",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-    }
-)
-
-
-def _tex(text: str) -> str:
-    return text.translate(_TEX)
-
-
-def _power(text: str) -> str:
-    mantissa, _, exponent = text.partition("e-")
-    times = "" if mantissa == "1" else rf"{mantissa}\cdot "
-    return rf"{times}10^{{-{exponent}}}" if exponent else text
-
-
-def _latex_input(specification: Specification) -> str:
-    premetric = specification.input_premetric
-    name = premetric.name.removeprefix("d_") if premetric.name != "d_r" else "r"
-    sub = rf"r[{name}$\leq$ {premetric.within}]" if premetric.within else name
-    sub += "*" if premetric.closure else ""
-    return rf"d_{{\text{{{sub}}}}}^{{\text{{{_tex(premetric.unit)}}}}}"
-
-
-def _latex_output(specification: Specification) -> str:
-    premetric = specification.output_premetric
-    name = premetric.name.removeprefix("D_").removesuffix("^delta")
-    up = r"^{\delta}" if premetric.delta else rf"^{{{premetric.order}}}" if premetric.order else ""
-    return rf"D_{{\text{{{name}}}}}{up}"
 
 
 # The registry's names for flavors (opendp/deployments-registry-data).
