@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stirred.randomness import cks, noise_kernel, noise_wide
+from stirred.randomness import noise_kernel, noise_wide
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import (
     CHUNK,
@@ -29,6 +29,7 @@ from stirred.randomness.noise import (
 from stirred.randomness.noise_steps import draw_exactly, exp_of, noise_steps, noise_variance
 from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise
+from tests.randomness import cks
 
 PValue = Callable[..., float]
 FALSE_ALARM = 1e-6

@@ -4,7 +4,7 @@ Inversion by a table. Sixteen random bits name a cell of [0, 1); where the whole
 distribution function they decide. Otherwise 48 further bits are read, and where 64 bits do not decide either, integers
 of growing length do, without end (``noise_steps``). Steps are enclosed by integers, so every outcome has exactly its
 probability. Noise too wide for a table is drawn coarsely by one, and digits are added by rejection (``noise_wide``).
-The oracle of both is the method of Canonne, Kamath and Steinke (``cks``).
+The oracle of both is the method of Canonne, Kamath and Steinke, in the tests.
 
 A number is addressed by purpose, chunk and place: a chunk may be an area, and gives the same noise however the work
 is divided.
