@@ -290,9 +290,7 @@ def audit_pages(
     report = _text(public, "report.html", found)
     if report is not None:
         words = explain(specification)
-        # The loss stands above its answer, and not in it once more.
-        answers = (answer.answer.removeprefix(specification.budget_text).lstrip() for answer in words.answers)
-        pieces = [*words.not_protected, *answers, words.how_to_read]
+        pieces = [*words.not_protected, *(answer.below for answer in words.answers), words.how_to_read]
         shown = [f">{escape(specification.budget_text)}<", f"<code>{escape(specification.notation)}</code>"]
         same = all(piece in report for piece in (*shown, *map(escape, pieces)))
         _compare("report.html", report, specification, same=same, whole=same_version, found=found)

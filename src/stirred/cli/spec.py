@@ -98,7 +98,7 @@ def _show(entry: CatalogueEntry) -> None:
     facts([(question, answers[question]) for question in ("who", "where", "what", "how", "how much")])
     emit()
     emit("held fixed, and so not protected:")
-    bullets(words.not_protected[: -2 if specification.input_premetric.post_imputation else -1] or ["nothing"])
+    bullets(words.fixed or ["nothing"])
     if entry.steps:
         emit()
         emit("derived by:")
@@ -110,7 +110,7 @@ def _show(entry: CatalogueEntry) -> None:
     if entry.source:
         emit()
         both = f"{entry.budget_text} (there cut off or rounded to nearest, here rounded up)"
-        printed = [("printed", both)] if ", printed" in entry.budget_text else []
+        printed = [("printed", both)] if entry.prints_another else []
         facts([*toy_rows(entry), ("source", entry.source), *printed, *(("note", note) for note in entry.notes)])
 
 

@@ -12,7 +12,7 @@ from stirred.data.uniqueness import share_in_words
 from stirred.mechanisms.protocol import Bars, Plan, Typical
 from stirred.report.charts import bars, share_bar
 from stirred.report.page import bullets, folded, paragraph, section, table
-from stirred.spec.explain import NOT_PROTECTED, explain, why_nothing
+from stirred.spec.explain import NOT_BESIDE, NOT_PROTECTED, WHY_NOT_BESIDE, explain, why_nothing
 from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _picture(report: ReleaseReport) -> str:
     """Return how many records share what is published exactly, or where no table is exact, how far off counts are."""
     found = report.exposure
     if found is None:
-        named = [(f"{e.table}, {e.size}".removesuffix(", any size"), e) for e in report.typical[:_MOST_BARS]]
+        named = [(e.table if e.size == "any size" else f"{e.table}, {e.size}", e) for e in report.typical[:_MOST_BARS]]
         both = [((name, "typical error", e.error), (name, "nine in ten within", e.within)) for name, e in named]
         more = f" (first {_MOST_BARS})" * (len(report.typical) > _MOST_BARS)
         return bars(Bars(bars=tuple(bar for pair in both for bar in pair), x="", y=_OFF + more)) if both else ""
@@ -122,11 +122,10 @@ def _answers(specification: Specification) -> str:
     words, loss = explain(specification), specification.budget_text
     big = {"how much": f'<span class="big">{escape(loss)}</span><br>'}
     cards = "".join(
-        f"<div><b>{_QUESTIONS[a.question]}</b>{big.get(a.question, '')}"
-        f"<span>{escape(a.answer.removeprefix(loss).lstrip())}</span></div>"
+        f"<div><b>{_QUESTIONS[a.question]}</b>{big.get(a.question, '')}<span>{escape(a.below)}</span></div>"
         for a in words.answers
     )
-    title, _, why = words.why_not_compare.replace("`", "").partition(": ")
     notation = f"<p class=note>Notation: <code>{escape(specification.notation)}</code></p>"
-    why = folded(title, paragraph(f"{why[:1].upper()}{why[1:]}", note=True), notation)
+    because = f"{WHY_NOT_BESIDE[:1].upper()}{WHY_NOT_BESIDE[1:]}"
+    why = folded(NOT_BESIDE, paragraph(because, note=True), notation)
     return f'<div class="five">{cards}</div>{paragraph(words.how_to_read)}{why}'

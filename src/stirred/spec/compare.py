@@ -66,7 +66,7 @@ def compare(a: Specification, b: Specification, *, units: Iterable[UnitFactor] =
     )
     forward, backward = _implies(a, b, units), _implies(b, a, units)
     overall, because = _overall(forward, backward)
-    changes = () if overall else tuple(_to_change(blocks))
+    changes = () if overall else tuple(_to_change(blocks, is_open=a.budget.is_free or b.budget.is_free))
     return Comparison(first=a, second=b, blocks=blocks, overall=overall, because=because, to_change=changes)
 
 
@@ -445,7 +445,7 @@ def _overall(forward: _Implication, backward: _Implication) -> tuple[str | None,
     )
 
 
-def _to_change(blocks: tuple[Block, ...]) -> list[str]:
+def _to_change(blocks: tuple[Block, ...], *, is_open: bool) -> list[str]:
     """Say what would have to be the same, or stated, for a verdict."""
     advice = {
         "domain": "specify both for the same dataset at the same stage of its life",
@@ -454,7 +454,7 @@ def _to_change(blocks: tuple[Block, ...]) -> list[str]:
         "input_premetric": "bring both to one unit (`spec convert --unit`), stating the largest group",
         "output_premetric": "bring both to one output premetric (`spec convert --output`)",
     }
-    if any(block.block == "budget" and "left open" in block.reason for block in blocks):
+    if is_open:
         advice["budget"] = "choose a value for the budget that is only a letter (`--budget`, `with_budget`)"
     elif all(block.verdict == EQUAL for block in blocks[:-1]):
         advice["budget"] = "write both budgets in the same form, or state rates that can be ordered in every universe"

@@ -18,11 +18,12 @@ from stirred.spec.specification import Specification
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One of the five questions with its answer in words."""
+    """One of the five questions with its answer in words; ``below`` is the answer where the loss stands above it."""
 
     question: str
     block: str
     answer: str
+    below: str
 
 
 # What is held fixed is known to the attacker in the sense of the promise; a release publishes some of it, or all.
@@ -31,18 +32,31 @@ NOT_PROTECTED: Final = "NOT protected, because it is held fixed (published exact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What is not protected, the five answers, what they assume, and how to read the number."""
+    """What is not protected, the five answers, what they assume, and what the number means.
 
-    not_protected: tuple[str, ...]
+    ``fixed`` are the figures held fixed, and ``unprotected`` what no specification of this kind protects.
+    """
+
+    fixed: tuple[str, ...]
+    unprotected: tuple[str, ...]
     answers: tuple[Answer, ...]
-    how_to_read: str
-    why_not_compare: str
+    meaning: str
     assumptions: tuple[str, ...]
 
     @property
-    def meaning(self) -> str:
-        """Return how to read the number, for a row that is labelled so already."""
-        return self.how_to_read.removeprefix("How to read it: ")
+    def not_protected(self) -> tuple[str, ...]:
+        """Return all that is not protected."""
+        return self.fixed + self.unprotected
+
+    @property
+    def how_to_read(self) -> str:
+        """Return what the number means, with its label."""
+        return f"How to read it: {self.meaning}"
+
+    @property
+    def why_not_compare(self) -> str:
+        """Return why the number cannot be set beside another one, with its label."""
+        return f"{NOT_BESIDE}: {WHY_NOT_BESIDE}"
 
     def __str__(self) -> str:
         lines = [f"{NOT_PROTECTED}:"]
@@ -55,8 +69,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-WHY_NOT_COMPARE: Final = (
-    "Why this number cannot be set beside another one: like a price, it means nothing without its currency. "
+NOT_BESIDE: Final = "Why this number cannot be set beside another one"
+WHY_NOT_BESIDE: Final = (
+    "like a price, it means nothing without its currency. "
     "The currency is the other four answers. Publish more figures exactly, call a smaller thing a unit, or measure "
     "change more gently, and the number falls although nobody is better protected. Two numbers compare only if "
     "the other four answers are the same."
@@ -71,15 +86,15 @@ def explain(specification: Specification, *, with_paper: bool = True) -> Explana
     'the number of persons in each state'
     """
     return Explanation(
-        not_protected=_not_protected(specification),
+        fixed=(fixed := _fixed(specification)),
+        unprotected=_unprotected(specification, nothing_fixed=not fixed),
         answers=_answers(specification, with_paper=with_paper),
-        how_to_read=_how_to_read(specification),
-        why_not_compare=WHY_NOT_COMPARE,
+        meaning=_meaning(specification),
         assumptions=specification.assumptions,
     )
 
 
-def _not_protected(specification: Specification) -> tuple[str, ...]:
+def _fixed(specification: Specification) -> tuple[str, ...]:
     items = [the(invariant) for invariant in specification.multiverse.invariants]
     premetric = specification.input_premetric
     if premetric.bounded and specification.multiverse.universes is None:
@@ -94,9 +109,13 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
             items.append(f"the total number of {plural(premetric.unit)}")
     if specification.multiverse.universes is not None:
         items.append("what tells versions apart that no listed universe holds together")
-    items += specification.multiverse.consequences
+    return (*items, *specification.multiverse.consequences)
+
+
+def _unprotected(specification: Specification, *, nothing_fixed: bool) -> tuple[str, ...]:
     known = "whatever can be worked out from these figures together with other knowledge"
-    items.append(known if items else "nothing: no figure is published exactly")
+    items = ["nothing: no figure is published exactly" if nothing_fixed else known]
+    premetric = specification.input_premetric
     if premetric.post_imputation:
         items.append(
             f"people as such: the unit is a {records_of(premetric.unit, 1)} after imputation, and one person's answers "
@@ -124,14 +143,21 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
             where = f"only between versions in one of {len(specification.multiverse.universes)} listed universes"
         if premetric.bounded:
             where += ", and so have the same number of records"
+    words = (
+        ("who", "domain", f"{domain.dataset}; protected as {domain.stage_in_words}{made}"),
+        ("where", "multiverse", where),
+        ("what", "input_premetric", _what(specification)),
+        ("how", "output_premetric", f"{output.words}; known as {output.classic}{spoilt}{part}"),
+    )
+    if specification.budget.is_free:
+        below = "a letter: choose its value"
+        whole = f"{specification.budget.shown}, {below}"
+    else:
+        below = _how_much(specification, with_paper=with_paper)
+        whole = f"{specification.budget_text} {below}"
     return (
-        Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}{made}"),
-        Answer(question="where", block="multiverse", answer=where),
-        Answer(question="what", block="input_premetric", answer=_what(specification)),
-        Answer(
-            question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}{spoilt}{part}"
-        ),
-        Answer(question="how much", block="budget", answer=_how_much(specification, with_paper=with_paper)),
+        *(Answer(question=question, block=block, answer=answer, below=answer) for question, block, answer in words),
+        Answer(question="how much", block="budget", answer=whole, below=below),
     )
 
 
@@ -157,10 +183,7 @@ def _what(specification: Specification) -> str:
 
 def _how_much(specification: Specification, *, with_paper: bool) -> str:
     budget = specification.budget
-    if budget.is_free:
-        return f"{budget.shown}, a letter: choose its value"
-    text = f"{specification.budget_text} {_how_far(specification)}{_exactly(budget.realised)}"
-    text += _between_nearest(specification)
+    text = f"{_how_far(specification)}{_exactly(budget.realised)}{_between_nearest(specification)}"
     if isinstance(budget.policy, ByUniverse) and budget.policy.at is None:
         text += f". This is the largest of the budgets {budget.policy}"
     elif isinstance(budget.policy, ByUniverse):
@@ -238,11 +261,10 @@ def _exactly(value: Exact) -> str:
     return f" (rounded up from exactly {formula})" if len(formula) <= _MOST_CHARACTERS else " (rounded up)"
 
 
-def _how_to_read(specification: Specification) -> str:
-    budget = specification.budget
-    if budget.is_free:
-        return "How to read it: the smaller the letter's value, the less an output can tell versions of the file apart."
-    return f"How to read it: {why_nothing(specification) or _read(specification, _apart(specification))}"
+def _meaning(specification: Specification) -> str:
+    if specification.budget.is_free:
+        return "the smaller the letter's value, the less an output can tell versions of the file apart."
+    return why_nothing(specification) or _read(specification)
 
 
 def why_nothing(specification: Specification) -> str:
@@ -269,24 +291,18 @@ def why_nothing(specification: Specification) -> str:
     return "the budget is so large that nothing is promised." if budget.realised > exact(10**5) else ""
 
 
-def _apart(specification: Specification) -> str:
-    """Say how the two versions differ for which the number is read."""
-    premetric = specification.input_premetric
-    unit = premetric.unit
-    if premetric.related_only:
-        return f"are related by {premetric.relation}"
-    if not premetric.counts:
-        return f"are at distance {_nearest(specification)}"
-    if premetric.within is not None and premetric.within > 1:
-        return f"differ in up to {premetric.within} {plural(unit)}"
-    nearest = _nearest(specification) if premetric.is_metric else exact(1)
-    return f"differ in {nearest} {plural(unit) if nearest > 1 else unit}"
-
-
-def _read(specification: Specification, apart: str) -> str:
-    """Return what the budget means for two versions that are so far ``apart``."""
+def _read(specification: Specification) -> str:
+    """Return what the budget means for the two versions for which it is read."""
     budget, output, premetric = specification.budget, specification.output_premetric, specification.input_premetric
     nearest = _nearest(specification) if premetric.is_metric else exact(1)
+    changed = f"{nearest} {plural(premetric.unit) if nearest > 1 else premetric.unit}"
+    if premetric.within is not None and premetric.within > 1:
+        changed = f"up to {premetric.within} {plural(premetric.unit)}"
+    apart = f"differ in {changed}"
+    if premetric.related_only:
+        apart = f"are related by {premetric.relation}"
+    elif not premetric.counts:
+        apart = f"are at distance {_nearest(specification)}"
     if output.name in ("D_Mult", "D_Mult^delta"):
         factor = exp(budget.realised * nearest)
         if output.delta:
@@ -324,8 +340,7 @@ def _read(specification: Specification, apart: str) -> str:
         )
     if output.name == "D_TV":
         most = at_most_one(budget.realised * nearest).shown()
-        far = apart.removeprefix("differ in ")
-        when = f"when {far} change{'s' if far == f'1 {premetric.unit}' else ''}"
+        when = f"when {changed} change{'s' if changed == f'1 {premetric.unit}' else ''}"
         when = when if premetric.counts else f"between two versions that {apart}"
         return f"the probability of any output event changes by at most {most} {when}; one may still give a file away."
     return _read_other(output, budget.realised * nearest, f"two versions that {apart}")

@@ -18,18 +18,22 @@ def to_markdown(
     title: str = "DP specification",
     method: str = "",
     account: AccountDocument | None = None,
+    level: int = 1,
 ) -> str:
-    """Return the specification as a Markdown page: the notation, the five answers, the invariants, the account."""
-    words = explain(specification)
-    lines = [f"# {plain(title)}", "", *([plain(method), ""] if method else []), code(specification.notation), ""]
-    lines += ["## Not protected", ""]
+    """Return the specification as a Markdown page: the notation, the five answers, the invariants, the account.
+
+    ``level`` is that of its first heading, for a page that is part of another.
+    """
+    words, top, below = explain(specification), "#" * level, "#" * (level + 1)
+    lines = [f"{top} {plain(title)}", "", *([plain(method), ""] if method else []), code(specification.notation), ""]
+    lines += [f"{below} Not protected", ""]
     lines += [f"- {plain(item)}" for item in words.not_protected]
-    lines += ["", "## The five answers", "", "| question | block | answer |", "|---|---|---|"]
+    lines += ["", f"{below} The five answers", "", "| question | block | answer |", "|---|---|---|"]
     lines += [f"| {a.question} | {a.block.replace('_', ' ')} | {plain(a.answer)} |" for a in words.answers]
     lines += ["", plain(words.how_to_read), "", plain(words.why_not_compare)]
     for heading, items in (("Assumptions", specification.assumptions), ("Proofs", specification.theorem)):
         if items:
-            lines += ["", f"## {heading}", "", *(f"- {plain(item)}" for item in items)]
+            lines += ["", f"{below} {heading}", "", *(f"- {plain(item)}" for item in items)]
     if account is not None:
         lines += ["", f"The release is accounted for as entry {account.entry} of the ledger {code(account.ledger)}."]
     if specification.seeded:

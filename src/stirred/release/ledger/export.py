@@ -183,8 +183,7 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
         lines += [f"- {plain(problem.what)}" for problem in found.apart] + [""]
     for part in found.parts:
         title = f"Together{', at least' if found.bound else ''}: {_entries(part.entries)}"
-        page = to_markdown(part.specification, title=title)
-        lines += [page.replace("\n## ", "\n### ").replace("# ", "## ", 1).rstrip("\n"), ""]
+        lines += [to_markdown(part.specification, title=title, level=2).rstrip("\n"), ""]
         lines += ["### How it was added up", ""]
         lines += [f"- {plain(str(step))}" for step in part.derivation.steps] + [""]
     if found.contradicted:

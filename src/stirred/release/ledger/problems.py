@@ -14,7 +14,9 @@ class OverLimitError(LedgerError):
 
 
 class StorageError(LedgerError):
-    """The file or database of the ledger cannot be read or written."""
+    """The file or database of the ledger cannot be read or written; ``why`` does not say what was written."""
+
+    why: str = ""
 
 
 class DamagedStorageError(StorageError):

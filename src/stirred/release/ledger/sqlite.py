@@ -105,9 +105,8 @@ class SqliteStore(Store):
                 with self._errors(), self._open() as connection:
                     arrived = connection.execute("SELECT 1 FROM rows WHERE id = ?", (id_,)).fetchone() is not None
             except StorageError:
-                why = error.problems[0].what.removesuffix("; nothing was written")
                 raise bad_storage(
-                    f"{why}; whether row {sent[0].number} arrived cannot be seen, for the file cannot be read",
+                    f"{error.why}; whether row {sent[0].number} arrived cannot be seen, for the file cannot be read",
                     where=self.name,
                     remedy="when it can, see `stirred ledger show`; `stirred ledger recover` settles what is open",
                 ) from None
@@ -231,11 +230,15 @@ class SqliteStore(Store):
                 (words for start, words in _WORDS.items() if name.startswith(start)),
                 (f"the storage failed ({name or type(error).__name__})", "run `stirred ledger verify`"),
             )
-            raise bad_storage(f"{what}; nothing was written", where=self.name, remedy=remedy) from None
+            failed = bad_storage(f"{what}; nothing was written", where=self.name, remedy=remedy)
+            failed.why = what
+            raise failed from None
 
     def _damaged(self) -> DamagedStorageError:
-        problem = Problem(what="the file is damaged; nothing was written", where=self.name, remedy=DAMAGED)
-        return DamagedStorageError([problem])
+        why = "the file is damaged"
+        damaged = DamagedStorageError([Problem(what=f"{why}; nothing was written", where=self.name, remedy=DAMAGED)])
+        damaged.why = why
+        return damaged
 
 
 _ALTERED: Final = "find out who changed the storage; `stirred ledger verify` names what is different"

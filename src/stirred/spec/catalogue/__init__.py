@@ -51,8 +51,12 @@ class CatalogueEntry:
         'ε=12.49, printed 12.48'
         """
         text = self.specification.budget_text
-        differs = self.printed is not None and self.printed != self.specification.budget.shown
-        return f"{text}, printed {self.printed}" if differs else text
+        return f"{text}, printed {self.printed}" if self.prints_another else text
+
+    @property
+    def prints_another(self) -> bool:
+        """Return whether the source prints another number than ours."""
+        return self.printed is not None and self.printed != self.specification.budget.shown
 
     def in_unit(self, unit: str, *, factor: int | Fraction | str, because: str) -> Derivation | None:
         """Return everything together for another unit, where some parts are about that unit already; else None.
