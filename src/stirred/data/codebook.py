@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from stirred.data.hrc import CodeTree
 from stirred.data.problems import DataError, listed
@@ -171,6 +171,32 @@ class Codebook:
         return frozenset(code for tree in self.trees if tree.variable == variable for code in tree.tree.leaves)
 
 
+class EntryPlace(NamedTuple):
+    """Where something stands in a codebook: a list, the entry by its name or its number, and a key of that.
+
+    >>> print(EntryPlace("variables", "rent", "codes"), EntryPlace("variables entry 2"), sep="; ")
+    variables "rent" codes; variables entry 2
+    """
+
+    section: str
+    name: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.section, f'"{self.name}"' if self.name else "", self.key) if part)
+
+    def problem(self, what: str, remedy: str) -> EntryProblem:
+        """Return what is wrong here."""
+        return EntryProblem(what=what, where=str(self), remedy=remedy, place=self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryProblem(Problem):
+    """One thing that is wrong with an entry; the same slip in many entries is told once."""
+
+    place: EntryPlace
+
+
 def contradictions(
     variables: Sequence[Variable],
     hierarchies: Sequence[Hierarchy],
@@ -196,12 +222,11 @@ def contradictions(
     yield from _level_problems(variables, hierarchies, names)
     for tree in trees:
         if tree.variable not in names:
-            yield _undeclared(tree.variable, f'hierarchies "{tree.name}" variable')
+            yield _undeclared(tree.variable, EntryPlace("hierarchies", tree.name, "variable"))
         elif any(v.name == tree.variable and v.type != "code" for v in variables):
-            yield Problem(
-                what=f'"{tree.variable}" is not of type code',
-                where=f'hierarchies "{tree.name}" variable',
-                remedy='declare it with type = "code"; its codes are those of the hierarchy file',
+            yield EntryPlace("hierarchies", tree.name, "variable").problem(
+                f'"{tree.variable}" is not of type code',
+                'declare it with type = "code"; its codes are those of the hierarchy file',
             )
     for zero in structural_zeros:
         yield from _zero_problems(zero, variables, leaves, unsure=set(unsure), unread=unread)
@@ -217,7 +242,7 @@ def _repeated(section: str, names: Sequence[str]) -> Iterator[Problem]:
 
 def _variable_problems(variable: Variable, leaves: frozenset[str] | None, *, unread: bool) -> Iterator[Problem]:
     def problem(key: str, what: str, remedy: str) -> Problem:
-        return Problem(what=what, where=f'variables "{variable.name}" {key}', remedy=remedy)
+        return EntryPlace("variables", variable.name, key).problem(what, remedy)
 
     if variable.type == "code":
         if not variable.codes and leaves is None and not unread:
@@ -247,10 +272,9 @@ def _two_meanings(variables: Sequence[Variable]) -> Iterator[Problem]:
             continue
         pairs = {key: (getattr(household, key), getattr(person, key)) for key in ("type", "codes", "min", "max")}
         if different := [key for key, (one, other) in pairs.items() if one != other]:
-            yield Problem(
-                what=f"households and persons declare {' and '.join(different)} differently",
-                where=f'variables "{person.name}"',
-                remedy="declare it alike, or call one of the columns otherwise",
+            yield EntryPlace("variables", person.name).problem(
+                f"households and persons declare {' and '.join(different)} differently",
+                "declare it alike, or call one of the columns otherwise",
             )
 
 
@@ -258,17 +282,13 @@ def _level_problems(
     variables: Sequence[Variable], hierarchies: Sequence[Hierarchy], names: set[str]
 ) -> Iterator[Problem]:
     for hierarchy in hierarchies:
-        where = f'hierarchies "{hierarchy.name}" levels'
+        where = EntryPlace("hierarchies", hierarchy.name, "levels")
         if absent := [level for level in hierarchy.levels if level not in names]:
             yield from (_undeclared(level, where) for level in absent)
             continue
         homes = [{v.file for v in variables if v.name == level} or set(FILES) for level in hierarchy.levels]
         if not set.intersection(*homes):
-            yield Problem(
-                what="the levels are columns of different files",
-                where=where,
-                remedy="name columns of one file",
-            )
+            yield where.problem("the levels are columns of different files", "name columns of one file")
     try:
         check_agreement(tuple(hierarchies))
     except StirredError as error:
@@ -285,7 +305,7 @@ def _zero_problems(
 ) -> Iterator[Problem]:
     there = {variable.name: variable for variable in variables if variable.file == zero.file}
     for name, values in zero.when.items():
-        where = f'structural_zeros "{zero.name}" {name}'
+        where = EntryPlace("structural_zeros", zero.name, name)
         if name not in there:
             if name not in unsure:
                 yield _undeclared(name, where, file=zero.file)
@@ -294,20 +314,14 @@ def _zero_problems(
             continue
         never = [v for v in values if not there[name].allows(v, leaves=leaves.get(name, frozenset()))]
         if never:
-            yield Problem(
-                what=f"{shown(never)} cannot occur in a variable of this kind",
-                where=where,
-                remedy="remove them, or declare them for the variable",
-            )
+            what = f"{shown(never)} cannot occur in a variable of this kind"
+            yield where.problem(what, "remove them, or declare them for the variable")
 
 
-def _undeclared(name: str, where: str, *, file: str | None = None) -> Problem:
+def _undeclared(name: str, where: EntryPlace, *, file: str | None = None) -> Problem:
     place = f" for {file}" if file else ""
-    return Problem(
-        what=f'there is no variable "{name}"{place}',
-        where=where,
-        remedy="declare it under [[variables]], or check the spelling",
-    )
+    what = f'there is no variable "{name}"{place}'
+    return where.problem(what, "declare it under [[variables]], or check the spelling")
 
 
 def shown(values: Sequence[Any], *, most: int = 5) -> str:

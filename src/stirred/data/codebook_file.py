@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -11,7 +10,17 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from stirred.data.codebook import Codebook, CodeHierarchy, File, StructuralZero, Type, Variable, contradictions
+from stirred.data.codebook import (
+    Codebook,
+    CodeHierarchy,
+    EntryPlace,
+    EntryProblem,
+    File,
+    StructuralZero,
+    Type,
+    Variable,
+    contradictions,
+)
 from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Dialect, read_text
@@ -138,13 +147,13 @@ class _Reader:
     def codebook(self) -> Codebook | None:
         known = CodebookFile.model_fields
         unknown = [key for key in self.content if key not in known]
-        self.problems += [_unknown(key, where=key, known=list(known), hint=meant(key, known)) for key in unknown]
+        self.problems += [_unknown(key, EntryPlace(key), known=list(known), hint=meant(key, known)) for key in unknown]
         title = self._section("codebook", TitleSection) or TitleSection()
         link = self._section("link", LinkSection) or LinkSection()
         entries = [self._entry(VariableEntry, item, place) for item, place in self._entries("variables")]
         variables = tuple(_variable(entry) for entry in entries if entry)
         if not self.content.get("variables") and not any(near(key, known) == "variables" for key in unknown):
-            self._tell("no variable is declared", "variables", "add a [[variables]] for each column")
+            self._tell("no variable is declared", EntryPlace("variables"), "add a [[variables]] for each column")
         hierarchies, trees = self._hierarchies()
         zeros = tuple(
             StructuralZero(name=zero.name, file=zero.file, when={k: tuple(map(_text, v)) for k, v in zero.when.items()})
@@ -192,23 +201,24 @@ class _Reader:
                     self.unread.add(item["variable"])
         return tuple(levels), tuple(trees)
 
-    def _tell(self, what: str, where: str, remedy: str) -> None:
-        self.problems.append(Problem(what=what, where=where, remedy=remedy))
+    def _tell(self, what: str, where: EntryPlace, remedy: str) -> None:
+        self.problems.append(where.problem(what, remedy))
 
     def _section(self, key: str, model: type[T]) -> T | None:
-        return self._entry(model, self.content.get(key, {}), f"[{key}]")
+        return self._entry(model, self.content.get(key, {}), EntryPlace(f"[{key}]"))
 
-    def _entries(self, key: str, *, quietly: bool = False) -> Iterator[tuple[Any, str]]:
+    def _entries(self, key: str, *, quietly: bool = False) -> Iterator[tuple[Any, EntryPlace]]:
         items = self.content.get(key, [])
         if not isinstance(items, list):
             if not quietly:
-                self._tell(f"{_brief(items)} is not a list", key, f"write [[{key}]], in two brackets")
+                self._tell(f"{_brief(items)} is not a list", EntryPlace(key), f"write [[{key}]], in two brackets")
             return
         for number, item in enumerate(items, start=1):
             name = item.get("name") if isinstance(item, dict) else None
-            yield item, f'{key} "{name}"' if isinstance(name, str) and name else f"{key} entry {number}"
+            named = EntryPlace(key, name) if isinstance(name, str) and name else EntryPlace(f"{key} entry {number}")
+            yield item, named
 
-    def _entry(self, model: type[T], item: Any, place: str) -> T | None:
+    def _entry(self, model: type[T], item: Any, place: EntryPlace) -> T | None:
         try:
             return model.model_validate(item)
         except ValidationError as error:
@@ -223,45 +233,35 @@ def _variable(entry: VariableEntry) -> Variable:
     return Variable(**{**dict(entry), "missing": missing})
 
 
-_OF_ENTRY: Final = re.compile(r'(\w+) "([^"]*)"(.*)', flags=re.DOTALL)
-
-
 def _together(problems: Iterable[Problem]) -> Iterator[Problem]:
     """Yield the problems, the same slip in many entries told once with the names of the entries."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for problem in problems:
-        place = _OF_ENTRY.fullmatch(problem.where)
-        kind, name, rest = place.groups() if place else (problem.where, "", "")
-        names = alike.setdefault((kind, rest, problem.what, problem.remedy), [])
-        if name and name not in names:
-            names.append(name)
-    for (kind, rest, what, remedy), names in alike.items():
+        place = problem.place if isinstance(problem, EntryProblem) else EntryPlace(problem.where)
+        names = alike.setdefault((place.section, place.key, problem.what, problem.remedy), [])
+        if place.name and place.name not in names:
+            names.append(place.name)
+    for (section, key, what, remedy), names in alike.items():
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        shown = f" {listed(names[:_MOST_NAMES])}{more}" if names else ""
-        yield Problem(what=what, where=f"{kind}{shown}{rest}", remedy=remedy)
+        shown = f"{listed(names[:_MOST_NAMES])}{more}" if names else ""
+        yield Problem(what=what, where=" ".join(part for part in (section, shown, key) if part), remedy=remedy)
 
 
-def _unknown(key: str, *, where: str, known: list[str], hint: str) -> Problem:
-    return Problem(
-        what=f"there is no setting called '{key}'",
-        where=where,
-        remedy=f"{hint or 'remove it, or check its spelling; '}there are {', '.join(known)}",
-    )
+def _unknown(key: str, where: EntryPlace, *, known: list[str], hint: str) -> Problem:
+    remedy = f"{hint or 'remove it, or check its spelling; '}there are {', '.join(known)}"
+    return where.problem(f"there is no setting called '{key}'", remedy)
 
 
-def _problem(detail: Any, *, place: str, known: list[str], hint: str) -> Problem:
+def _problem(detail: Any, *, place: EntryPlace, known: list[str], hint: str) -> Problem:
     parts = [str(part) for part in detail["loc"]]
-    where = " ".join([place, *(place_of([part]) for part in detail["loc"])])
+    where = place._replace(key=" ".join(place_of([part]) for part in detail["loc"]))
     if detail["type"] == "extra_forbidden":
-        return _unknown(parts[-1], where=where, known=known, hint=hint)
+        return _unknown(parts[-1], where, known=known, hint=hint)
     if detail["type"] == "missing":
-        return Problem(what=f"'{parts[-1]}' is missing", where=where, remedy="add it")
+        return where.problem(f"'{parts[-1]}' is missing", "add it")
     message = str(detail["msg"])
-    return Problem(
-        what=f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}",
-        where=where,
-        remedy="see `stirred schema codebook`",
-    )
+    what = f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}"
+    return where.problem(what, "see `stirred schema codebook`")
 
 
 def _brief(value: Any) -> str:
