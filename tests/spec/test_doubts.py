@@ -67,11 +67,11 @@ def test_every_doubt_that_can_be_accepted_has_a_meaning_for_readers() -> None:
 
 
 def test_a_long_remark_that_doubts_share_is_said_once() -> None:
-    remark = f"({'this looks inside the file ' * 3}again)"
+    remark = f"{'this looks inside the file ' * 3}again"
     first, second = refusals(
-        *(Doubt(kind="tells", about=name, what="told", remedy=f"leave it out {remark}") for name in "ab")
+        *(Doubt(kind="tells", about=name, what="told", remedy="leave it out", remark=remark) for name in "ab")
     )
-    assert f"leave it out {remark}; or accept it: --accept tells:a" in first
+    assert f"leave it out ({remark}); or accept it: --accept tells:a" in first
     assert "leave it out; or accept it: --accept tells:b" in second
 
 

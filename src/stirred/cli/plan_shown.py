@@ -61,7 +61,7 @@ def doubt_facts(doubts: Sequence[Doubt], accepted: Sequence[Doubt] = ()) -> list
     """Return doubts for JSON."""
     return [
         {"name": each.name, "kind": each.kind, "about": each.about, "what": each.public or each.what,
-         "remedy": each.remedy, "refuses": each.refuses, "accepted": each in accepted}
+         "remedy": each.whole_remedy, "refuses": each.refuses, "accepted": each in accepted}
         for each in doubts
     ]  # fmt: skip
 

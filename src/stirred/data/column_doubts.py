@@ -45,8 +45,7 @@ from stirred.spec.doubts import Doubt
 from stirred.spec.problems import as_option
 
 LOOKS_INSIDE: Final = (
-    "(this looks inside the file: correct the column's role by what it is; choosing settings by this voids the "
-    "guarantee)"
+    "this looks inside the file: correct the column's role by what it is; choosing settings by this voids the guarantee"
 )
 KEEP: Final = "list the columns to keep with --hold, without"
 NOT_LOOKED_AT: Final = "not-looked-at"
@@ -130,8 +129,8 @@ class _Columns:
                 about="+".join(seen.targets),
                 what=f"the file has {seen.height:,} records, too few to tell from chance whether a column shows where "
                 "a record belongs",
-                remedy=f"judge by yourself whether {listed(list(self.names))} could tell {listed([*seen.targets])} "
-                f"{LOOKS_INSIDE}",
+                remedy=f"judge by yourself whether {listed(list(self.names))} could tell {listed([*seen.targets])}",
+                remark=LOOKS_INSIDE,
                 refuses=False,
             )
 
@@ -173,7 +172,8 @@ class _Columns:
             about="+".join(names),
             what=f'{columns} together show "{told}" of {100 * shown.share:.2g}% of the rows, since all with the same '
             "values share it: anyone could tell which of them were swapped, and reverse it",
-            remedy=f"{KEEP} one of them {LOOKS_INSIDE}",
+            remedy=f"{KEEP} one of them",
+            remark=LOOKS_INSIDE,
         )
 
     def _single(self, name: str, seen: RowSample) -> Doubt | None:
@@ -253,14 +253,18 @@ class _Columns:
         swap = f"swap it too, or {without(name)}" if self.file.house is None else without(name)
         if together or named_like_an_identifier(name):
             swap += f"; if it is an identifier, such as that of a household, name it with --id {as_option(name)}"
-        return f"if it is about the place, {swap} {LOOKS_INSIDE}"
+        return f"if it is about the place, {swap}"
 
     def _doubt(self, kind: str, name: str, what: str, *, shared: str, together: bool) -> Doubt:
         # Small groups of households are places; of persons they are households, and so are those of an id.
         if together and (self.unit != "household" or named_like_an_identifier(name)):
             return _regroups(name, shared)
         return Doubt(
-            kind=kind, about=name, what=f'"{name}"{self._of} {what}', remedy=self._remedy(name, together=together)
+            kind=kind,
+            about=name,
+            what=f'"{name}"{self._of} {what}',
+            remedy=self._remedy(name, together=together),
+            remark=LOOKS_INSIDE,
         )
 
     def _tells(self, name: str, told: Sequence[str], *, together: bool, letters: int = 0) -> Doubt:
@@ -417,7 +421,8 @@ def _pair_tells(names: Sequence[str], told: str, guess: Guess, *, of: str, rows:
         about="+".join(names),
         what=f'{columns}{of} together predict "{told}" for {guess.in_words(rows)}: anyone could tell which records '
         "were swapped, and often reverse it",
-        remedy=f"if they are about the place, {move}{KEEP} one of them {LOOKS_INSIDE}",
+        remedy=f"if they are about the place, {move}{KEEP} one of them",
+        remark=LOOKS_INSIDE,
     )
 
 
@@ -434,7 +439,8 @@ def _regroups(names: str | Sequence[str], how: str) -> Doubt:
         what=f"{columns} the rows into small groups that {how}: rows that belong together could be found in the "
         "release, and those among them that were swapped",
         remedy=f"{alone}give households and persons as two files, and the swap keeps them together; "
-        f"{place if several else f'if it is a place, {without(str(names))}'} {LOOKS_INSIDE}",
+        f"{place if several else f'if it is a place, {without(str(names))}'}",
+        remark=LOOKS_INSIDE,
     )
 
 
@@ -451,7 +457,8 @@ def _telling_the_response(data: Microdata, columns: SwapColumns) -> Iterator[Dou
             kind="tells-response",
             about=name,
             what=f'"{name}" is released and determines "{columns.perturbed}": the response protects nothing',
-            remedy=f"list the columns to keep with --hold, without one of them {LOOKS_INSIDE}",
+            remedy="list the columns to keep with --hold, without one of them",
+            remark=LOOKS_INSIDE,
         )
 
 
@@ -467,7 +474,8 @@ def _left_behind(data: Microdata, columns: SwapColumns, held: Sequence[str]) -> 
                 about=name,
                 what=f'"{name}" is a function of {listed(names)} and is held: a record whose {listed(names)} does not '
                 f'fit shows that it was swapped, and from which "{name}"',
-                remedy=f"match on it, swap it too, or {without(name)} {LOOKS_INSIDE}",
+                remedy=f"match on it, swap it too, or {without(name)}",
+                remark=LOOKS_INSIDE,
             )
 
 
@@ -484,7 +492,8 @@ def _against_the_response(data: Microdata, columns: SwapColumns, held: Sequence[
                 about=name,
                 what=f'"{name}" is a function of "{columns.perturbed}" and is released as it is: a record whose '
                 f'"{columns.perturbed}" does not fit shows that the response changed it',
-                remedy=f'leave "{name}" out, or let another variable get the response {LOOKS_INSIDE}',
+                remedy=f'leave "{name}" out, or let another variable get the response',
+                remark=LOOKS_INSIDE,
             )
 
 

@@ -7,15 +7,15 @@ command line, report, ledger and `publish` all show this list, and all refuse wh
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from json import dumps
 from typing import Final
 
 from stirred.spec.problems import Problem, StirredError, as_option
 
 NOTHING_PROMISED: Final = "nothing-promised"
-_REMARK: Final = re.compile(r" \([^()]{60,}\)")
+_LONG: Final = 60  # letters of a remark that several doubts share and the first one alone says
 # Remedies name options; who wrote a plan needs the key, and the section it stands in. A bracket that says it follows.
 _OPTION: Final = re.compile(r"--([a-z][a-z-]*)(?! [^;()]*\(in a plan:)")
 _SECTIONS: Final = {
@@ -61,7 +61,7 @@ class Doubt:
 
     A doubt about protection ``refuses`` until somebody accepts it by name; any other is shown and no more. Nobody can
     accept a ``final`` one. ``what`` may quote confidential values, so it is for the custodian; ``name`` has column
-    names only and may be published.
+    names only and may be published. ``remark`` is what holds of every remedy of this kind.
 
     >>> doubt = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="see --id")
     >>> doubt.name
@@ -79,6 +79,7 @@ class Doubt:
     refuses: bool = True
     final: bool = False
     public: str = ""  # ``what`` without confidential values, where it quotes any
+    remark: str = ""
 
     @property
     def name(self) -> str:
@@ -88,7 +89,7 @@ class Doubt:
     @property
     def problem(self) -> Problem:
         """Return the doubt as an error, whose remedy includes how to accept it, where that is possible."""
-        return self._problem(f"--accept {as_option(self.name)} (in a plan: [release] accept)")
+        return self.refusal(plan_file=False, said=set())
 
     @property
     def problem_of_plan(self) -> Problem:
@@ -97,19 +98,30 @@ class Doubt:
         >>> print(Doubt(kind="identifier", about="mark", what="is unique", remedy="see --id").problem_of_plan.remedy)
         see --id (in the plan --id is id under [data]); or accept it: accept = ["identifier:mark"] under [release] ...
         """
-        named = dict.fromkeys(key for key in _OPTION.findall(self.remedy) if key in _SECTIONS)
-        keys = ", ".join(f"--{key} is {key.replace('-', '_')} under [{_SECTIONS[key]}]" for key in named)
-        told = replace(self, remedy=f"{self.remedy} (in the plan {keys})") if keys else self
-        return told._problem(f"accept = [{dumps(self.name, ensure_ascii=False)}] under [release] in the plan")
+        return self.refusal(plan_file=True, said=set())
 
-    def _problem(self, how: str) -> Problem:
+    @property
+    def whole_remedy(self) -> str:
+        """Return the remedy with its remark."""
+        return f"{self.remedy} ({self.remark})" if self.remark else self.remedy
+
+    def refusal(self, *, plan_file: bool, said: set[str]) -> Problem:
+        """Return the doubt as an error, without long remarks that were ``said``; adds its own to them."""
+        remarks, how = [self.remark], f"--accept {as_option(self.name)} (in a plan: [release] accept)"
+        if plan_file:
+            named = dict.fromkeys(key for key in _OPTION.findall(self.remedy) if key in _SECTIONS)
+            keys = ", ".join(f"--{key} is {key.replace('-', '_')} under [{_SECTIONS[key]}]" for key in named)
+            remarks += [f"in the plan {keys}"] if keys else []
+            how = f"accept = [{dumps(self.name, ensure_ascii=False)}] under [release] in the plan"
+        shown = "".join(f" ({remark})" for remark in remarks if remark and remark not in said)
+        said |= {remark for remark in remarks if len(remark) >= _LONG}
         accept = "" if self.final else f"; or accept it: {how}"
         # A bare number of an entry is no place.
         where = self.name if self.about[:1].isdecimal() else self.about or self.kind
-        return Problem(what=self.what, where=where, remedy=f"{self.remedy}{accept}", public=self.public)
+        return Problem(what=self.what, where=where, remedy=f"{self.remedy}{shown}{accept}", public=self.public)
 
     def __str__(self) -> str:
-        return f"{self.what}. {self.remedy[:1].upper()}{self.remedy[1:]}."
+        return f"{self.what}. {self.whole_remedy[:1].upper()}{self.whole_remedy[1:]}."
 
 
 def nothing_promised(what: str, *, remedy: str) -> Doubt:
@@ -147,7 +159,8 @@ def refuse_doubts(
     standing = [doubt for doubt in doubts if doubt.refuses]
     open_ = {doubt.name for doubt in standing if not doubt.final}
     left = [doubt for doubt in standing if doubt.final or doubt.name not in names]
-    problems = [doubt.problem_of_plan if plan_file else doubt.problem for doubt in left]
+    said: set[str] = set()
+    problems = [doubt.refusal(plan_file=plan_file, said=said) for doubt in left]
     offered = f"the doubts are {', '.join(sorted(open_))}" if open_ else "there is no doubt to accept; leave it out"
     where = "[release] accept" if plan_file else "--accept"
     problems += [
@@ -156,20 +169,8 @@ def refuse_doubts(
         if name not in open_
     ]
     if problems:
-        raise DoubtError(_with_remarks_once(problems))
+        raise DoubtError(problems)
     return tuple(doubt for doubt in standing if doubt.name in names)
-
-
-def _with_remarks_once(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield the problems; a long remark in brackets that several remedies share stands in the first."""
-    said: set[str] = set()
-    for problem in problems:
-        remarks = _REMARK.findall(problem.remedy)
-        shorter = problem.remedy
-        for remark in remarks:
-            shorter = shorter.replace(remark, "") if remark in said else shorter
-        said.update(remarks)
-        yield replace(problem, remedy=shorter)
 
 
 def accepted_in_words(names: Iterable[str]) -> str:

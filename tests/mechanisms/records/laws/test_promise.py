@@ -136,7 +136,7 @@ def test_doubts_depend_on_the_invariants_alone_or_say_that_they_look_further() -
     (inside,) = swap.plan(tells).doubts
     assert swap.plan(tells_not).doubts == ()
     assert inside.name == "tells:kind"
-    assert "(this looks inside the file: correct the column's role by what it is" in inside.remedy
+    assert "(this looks inside the file: correct the column's role by what it is" in inside.whole_remedy
 
 
 @settings(deadline=None, max_examples=examples(60))
