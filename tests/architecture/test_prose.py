@@ -22,9 +22,7 @@ READS = {
 PATTERNS = {"findall", "finditer", "fullmatch", "match", "search", "sub"}
 # Places of today, to become data as well. The list may only get shorter.
 KNOWN = {
-    "cli/ledger.py": 1,  # problems of `copies`, by their place
     "cli/option_words.py": 3,  # the option in place of a section and its key
-    "release/ledger/policy.py": 1,  # problems of a measure, by their place
     "release/plan_file.py": 1,  # sections of a plan that are settings
     "spec/doubts.py": 1,  # options that a remedy names, for readers of a plan
 }

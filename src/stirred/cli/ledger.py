@@ -380,8 +380,8 @@ def currency_of(
 
 def check_copies(found: Total) -> None:
     """Refuse --copies where it applies to nothing; where it applies to some, the others stand apart with the reason."""
-    from stirred.spec.problems import SpecificationError
+    from stirred.spec.problems import CopiesProblem, SpecificationError
 
-    problems = [problem for aside in found.alone for problem in aside.problems if problem.where == "copies"]
+    problems = [problem for aside in found.alone for problem in aside.problems if isinstance(problem, CopiesProblem)]
     if problems and not found.parts:
         raise SpecificationError(dict.fromkeys(problems))

@@ -19,7 +19,7 @@ from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_kinds import PRODUCT, ROOT
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
-from stirred.spec.problems import refused
+from stirred.spec.problems import MeasureProblem, refused
 from stirred.spec.reliance import KeysAlone
 from stirred.spec.specification import Specification
 
@@ -92,6 +92,7 @@ def compose(
         raise refused(
             f"change is measured on a part of the output only: {', '.join(partial)}",
             where="compose how",
+            kind=MeasureProblem,
             remedy="specify each release for all of its output",
         )
     keyed = [
@@ -104,6 +105,7 @@ def compose(
             "several of the releases use the same record keys, each for a table that has them alone: their noise is "
             "not independent, and no bound is proven for them together",
             where="compose how",
+            kind=MeasureProblem,
             remedy="look at each alone; for several tables let keys be drawn, without keys = 'additive'",
         )
     _same_domain(specifications)
@@ -322,12 +324,14 @@ def _common_output(
         raise refused(
             "total variation can be reached from the others, but adding it up says little",
             where="compose how",
+            kind=MeasureProblem,
             remedy="convert each to D_TV first with change_output, if that is what you want",
         )
     if delta is None:
         raise refused(
             f"the releases measure change differently: {', '.join(sorted(p.symbol for p in premetrics))}",
             where="compose how",
+            kind=MeasureProblem,
             remedy="give a delta to convert those that need one to approximate differential privacy",
         )
     target = approximate(delta)
@@ -404,7 +408,12 @@ def _multiplied(first: Specification, budgets: Sequence[Budget], times: Sequence
     if not first.input_premetric.one_step or not first.output_premetric.immune:
         doubled = "does not add up: two releases of 4/3 come to 40/9; convert to D_Renyi of order 2 first"
         why = doubled if first.output_premetric.immune else "adds up only if none was chosen by the output of another"
-        raise refused(f"{first.output_premetric.classic} {why}", where="compose how", remedy="use another measure")
+        raise refused(
+            f"{first.output_premetric.classic} {why}",
+            where="compose how",
+            remedy="use another measure",
+            kind=MeasureProblem,
+        )
     return exp(add_up(ln(1 + b.realised) * count for count, b in zip(times, budgets, strict=True))) - 1
 
 
@@ -449,6 +458,7 @@ def _added_output(specifications: Sequence[Specification], times: Sequence[int])
         raise refused(
             f"the deltas add up to {float(total):.4g}, and from 1 on nothing is promised",
             where="compose how",
+            kind=MeasureProblem,
             remedy="release with a smaller delta (of cell keys: a larger epsilon, or wider noise), or by a method that "
             "has none",
         )

@@ -60,6 +60,16 @@ class Problem:
         return replace(self, where=f"{place} {self.where}".strip())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureProblem(Problem):
+    """A refusal because of how change is measured, and not of its unit or distance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesProblem(Problem):
+    """A refusal of a stated number of copies."""
+
+
 def in_python(text: str) -> str:
     """Return a message that names settings by options with the arguments of Python in their place.
 
@@ -162,9 +172,9 @@ def wrong(what: str, *, where: str, remedy: str = "") -> SpecificationError:
     return SpecificationError([Problem(what=what, where=where, remedy=remedy)])
 
 
-def refused(what: str, *, where: str, remedy: str = "") -> ConversionRefusedError:
+def refused(what: str, *, where: str, remedy: str = "", kind: type[Problem] = Problem) -> ConversionRefusedError:
     """Return (not raise) the refusal of one request."""
-    return ConversionRefusedError([Problem(what=what, where=where, remedy=remedy)])
+    return ConversionRefusedError([kind(what=what, where=where, remedy=remedy)])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from stirred.spec.given_numbers import fraction
 from stirred.spec.invariant import Margin
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
-from stirred.spec.problems import StirredError, refused, wrong
+from stirred.spec.problems import CopiesProblem, MeasureProblem, StirredError, refused, wrong
 from stirred.spec.specification import Specification
 
 KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
@@ -155,6 +155,7 @@ def _check_delta(spent: Fraction, wanted: OutputPremetric) -> None:
         raise refused(
             f"the delta is {float(spent):.4g} already, and {float(wanted.delta):.4g} in all: no bound follows",
             where="compose how",
+            kind=MeasureProblem,
             remedy="release with a smaller delta (of cell keys: a larger epsilon, or wider noise)",
         )
 
@@ -174,7 +175,7 @@ def _people(together: Derivation, currency: Currency) -> Derivation:
         return together
     if not premetric.post_imputation:
         what = "these releases promise nothing about records after imputation, of which a person may have several"
-        raise refused(what, where="copies", remedy="leave copies out")
+        raise refused(what, where="copies", remedy="leave copies out", kind=CopiesProblem)
     step = change_unit(
         together.specification, unit=premetric.unit, factor=copies.factor, because=copies.because, post_imputation=False
     )

@@ -26,7 +26,7 @@ from stirred.spec.lint import empty
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
-from stirred.spec.problems import Problem, placed, wrong
+from stirred.spec.problems import MeasureProblem, Problem, placed, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
@@ -266,7 +266,9 @@ def _limit_problems(
             return []
         problems = [*after.apart, *(problem for aside in after.alone for problem in aside.problems)]
         why = next((p.what for p in problems), "") or next(aside.reason for aside in after.alone)
-        remedy = next((p.remedy for p in problems[:1] if p.where == "compose how"), "")  # not about unit or distance
+        remedy = next(
+            (p.remedy for p in problems[:1] if isinstance(p, MeasureProblem)), ""
+        )  # not about unit or distance
         return [
             Problem(
                 what=f"everything together cannot be compared with the limit {limit}: {why}",
