@@ -592,8 +592,6 @@ def law_beside_imputed(dataset: Any, law: Callable[[Any], Law]) -> Law:
     """Return the law of a table whose imputed records stay as they are while the others follow ``law``."""
     kept = [((flag, h), s) for (flag, h), s in dataset if flag in FLAGGED]
     swapped = law([(h, s) for (flag, h), s in dataset if flag not in FLAGGED])
-    outcomes: dict[Hashable, Fraction] = {}
-    for table, chance in swapped.probabilities.items():
-        rows: Any = table
-        outcomes[tuple(sorted([*((("false", h), s) for h, s in rows), *kept]))] = chance
-    return Law(outcomes)
+    return swapped.pushed(
+        lambda rows: tuple(sorted([*((("false", h), s) for h, s in rows), *kept]))  # type: ignore[attr-defined]
+    )

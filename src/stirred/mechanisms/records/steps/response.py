@@ -23,10 +23,11 @@ from stirred.mechanisms.records.doubts import no_bound, nothing_moves
 from stirred.mechanisms.records.engine import RatedSwap, Swap
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.law import PAPER, Policy, SwapStep
-from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, psa_law, sharp_policy
+from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, sharp_policy
 from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
 from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
 from stirred.mechanisms.records.steps.chains import (
+    StratumLaw,
     chained,
     law_by_match,
     perturbed_before,
@@ -39,7 +40,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import integers_below
 from stirred.spec.budget import Derived
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import Exact
+from stirred.spec.exact import ZERO, Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
@@ -188,7 +189,7 @@ class Response(SwapStep):
     def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
         """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
         policy = sharp_policy(plan.strata)
-        rest = sharp_policy(plan.exposed).realised if plan.exposed.live.any() else None
+        rest = sharp_policy(plan.exposed).realised if plan.exposed.live.any() else ZERO
         value = perturbed_before(policy.realised, self.loss, rest=rest).both
         formula = (
             f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
@@ -209,6 +210,33 @@ class Response(SwapStep):
         answered = respond(truth, values=values, change=self.change, entropy=entropy.child("response"))
         perturbed = data.households.with_columns(declared_column(column, self.values, answered))
         return replace(data, households=perturbed, checked=False)
+
+    # ---- small universes for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
+
+    def sides(self, record: Any) -> tuple[Any, Any]:
+        """Return the perturbed side of a (hold, swap) pair, and the other one."""
+        hold, swap = record
+        return (swap, hold) if self.on_swap else (hold, swap)
+
+    def small_law(self, dataset: Any, swap: StratumLaw) -> Law:
+        """Return the law of the released table of one stratum."""
+        rows = tuple((*side, other) for side, other in map(self.sides, dataset))
+        answered = response(self.values, change=self.change, place=1)(rows)
+        return chained(answered, lambda file: swap([self.sides(((g, v), o)) for g, v, o in file]))
+
+    def universe(self, other: Sequence[str], rest: Sequence[str]) -> list[Hashable]:
+        """Return every table with ``other`` on one side and ``rest``, beside any perturbed values, on the other.
+
+        >>> fair = Response(respond="county", values=("x", "y"), change=Fraction(1, 2), on_swap=True)
+        >>> len(fair.universe("ab", "11")), len(fair.universe("ab", "12"))
+        (4, 8)
+        """
+        tables: set[Any] = {
+            tuple(sorted(map(self.sides, zip(zip(order, drawn, strict=True), other, strict=True))))
+            for order in set(permutations(rest))
+            for drawn in product(self.values, repeat=len(other))
+        }
+        return sorted(tables)
 
 
 class ResponseSwap(Swap):
@@ -303,22 +331,18 @@ class ResponseSwap(Swap):
                 remedy="match on fewer or coarser variables",
             )
 
-    @property
-    def _law(self) -> ResponseLaw:
-        return ResponseLaw(values=self.values, change=self.change, rate=self.swap_law.rate, on_swap=self.on_swap)
-
     def law(self, dataset: Any) -> Law:
-        return self._law.of(dataset)
+        return self.steps[0].small_law(dataset, self.swap_law.on_small)
 
     def audit_universes(self) -> list[list[Hashable]]:
         shapes = [("ab", "11"), ("ab", "12")]
         if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
             shapes += [("aab", "111"), ("abc", "112")]
-        return [self._law.universe(other, rest) for other, rest in shapes]
+        return [self.steps[0].universe(other, rest) for other, rest in shapes]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         first: Any = universe[0]
-        sides = [self._law.sides(record) for record in first]
+        sides = [*map(self.steps[0].sides, first)]
         other = "held" if self.on_swap else self.swap[0]
         columns = {
             "rest": [rest for (rest, _), _ in sides],
@@ -349,51 +373,6 @@ def respond(codes: Codes, *, values: int, change: Fraction, entropy: Entropy) ->
     # The other values in order: those from the own one on move up by one place.
     answered[rows] = others + (others >= codes[rows])
     return answered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseLaw:
-    """A response over ``values`` that changes with probability ``change``, then permutation swapping at ``rate``.
-
-    ``on_swap`` says whether the perturbed side is the swapped one.
-
-    >>> fair = ResponseLaw(values=("x", "y"), change=Fraction(1, 2), rate=Fraction(1, 10), on_swap=True)
-    >>> sorted(fair.of((("a", ("", "x")), ("b", ("", "y")))).probabilities.values())
-    [Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), Fraction(1, 4)]
-    """
-
-    values: Sequence[str]
-    change: Fraction
-    rate: Fraction
-    on_swap: bool
-
-    def of(self, dataset: Any) -> Law:
-        """Return the law of the released table."""
-        rows = tuple((*side, other) for side, other in map(self.sides, dataset))
-        answered = response(self.values, change=self.change, place=1)(rows)
-        return chained(answered, lambda file: psa_law([self._pair((g, v), o) for g, v, o in file], rate=self.rate))
-
-    def sides(self, record: Any) -> tuple[Any, Any]:
-        """Return the perturbed side of a (hold, swap) pair, and the other one."""
-        hold, swap = record
-        return (swap, hold) if self.on_swap else (hold, swap)
-
-    def _pair(self, side: Any, other: Any) -> tuple[Any, Any]:
-        return (other, side) if self.on_swap else (side, other)
-
-    def universe(self, other: Sequence[str], rest: Sequence[str]) -> list[Hashable]:
-        """Return every table with ``other`` on one side and ``rest``, beside any perturbed values, on the other.
-
-        >>> law = ResponseLaw(values=("x", "y"), change=Fraction(1, 2), rate=Fraction(1, 10), on_swap=True)
-        >>> len(law.universe("ab", "11")), len(law.universe("ab", "12"))
-        (4, 8)
-        """
-        tables: set[Any] = {
-            tuple(sorted(self._pair(side, o) for side, o in zip(zip(order, drawn, strict=True), other, strict=True)))
-            for order in set(permutations(rest))
-            for drawn in product(self.values, repeat=len(other))
-        }
-        return sorted(tables)
 
 
 def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:

@@ -192,11 +192,7 @@ class TwoStageSwap(RatedSwap):
         second = PermutationLaw(rate=self.fine_rate)
         first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
         last = chained(first, stage(second.on_small, within=lambda match: match))
-        outcomes: dict[Hashable, Fraction] = {
-            tuple(((m, h), s) for m, h, s in rows): chance  # type: ignore[attr-defined]
-            for rows, chance in last.probabilities.items()
-        }
-        return Law(outcomes)
+        return last.pushed(lambda rows: tuple(((m, h), s) for m, h, s in rows))  # type: ignore[attr-defined]
 
     def audit_universes(self) -> list[list[Hashable]]:
         files = (
