@@ -93,7 +93,7 @@ class ResponseSettings(SwapSettings):
 
     def steps(self) -> tuple[Response]:
         change = probability(self.change, where="change")
-        values = declared_texts(self.values, where="values")
+        values = declared_texts(self.values)
         return (Response(respond=self.respond, values=values, change=change, on_swap=self.respond in self.swap),)
 
 
@@ -159,7 +159,38 @@ class Response(SwapStep):
             what = f'"{self.respond}"{of_persons} is no released column of households'
             yield Problem(what=what, where="respond", remedy=f"name one of {', '.join(released)}")
             return
-        yield from undeclared(data.households[self.respond], self.values, source=data.household_source)
+        column = data.households[self.respond]
+        where = f'{data.household_source} "{column.name}"'
+        if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Boolean, pl.Categorical)):
+            yield Problem(
+                what=f"a response needs codes, and this column holds values of type {column.dtype}",
+                where=where,
+                remedy="turn it into classes, text or whole numbers first",
+            )
+            return
+        if column.null_count():
+            rows = counted(column.is_null().arg_true().head(5).to_list(), total=column.null_count())
+            yield Problem(
+                what=f"values are missing, and no response can be given for them ({rows})",
+                where=where,
+                remedy="fill them in with a code of its own, such as 'unknown', and declare it",
+            )
+        present = column.unique().drop_nulls().sort().cast(pl.String).to_list()
+        if other := [text for text in present if text not in self.values]:
+            more = "" if len(other) <= 5 else f" and {len(other) - 5:,} more"
+            yield Problem(
+                what=f"{listed(other[:5])}{more}: not among the declared values",
+                public=f"{number(len(other), 'value')} not among the declared values",
+                where=where,
+                remedy="declare every value that may occur, under values or in the codebook, or recode",
+            )
+        typed = _typed(column, self.values)
+        if odd := [text for text, value in zip(self.values, typed, strict=True) if value is None]:
+            yield Problem(
+                what=f"the declared {listed(odd)} cannot stand in a column of type {column.dtype}",
+                where=where,
+                remedy="declare values as the file writes them, or store the column as text",
+            )
 
     def policy(self, policy: Policy, strata: Strata) -> Policy:
         value = perturbed_before(policy.realised, self.loss, rest=policy.realised).one
@@ -184,10 +215,7 @@ class Response(SwapStep):
         )
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
-        return replace(plan, further=(self._relative_to_both(swap, plan),))
-
-    def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
-        """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
+        """Add the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
         policy = sharp_policy(plan.strata)
         rest = sharp_policy(plan.exposed).realised if plan.exposed.live.any() else ZERO
         value = perturbed_before(policy.realised, self.loss, rest=rest).both
@@ -195,7 +223,7 @@ class Response(SwapStep):
             f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
             f"{self.respond} have two values, the latter"
         )
-        return FurtherPromise.of(
+        further = FurtherPromise.of(
             "swap_flavor_epsilon",
             plan.specification.with_flavor(multiverse=swap.multiverse(plan.hold, persons=plan.has_persons)),
             Derived(formula=formula, value=value, varies=True),
@@ -203,6 +231,7 @@ class Response(SwapStep):
             condition=f"the counts of {self.respond} are what the compared files agree on; the release neither keeps "
             "nor publishes them",
         )
+        return replace(plan, further=(further,))
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
         column, values = data.households[self.respond], len(self.values)
@@ -375,10 +404,10 @@ def respond(codes: Codes, *, values: int, change: Fraction, entropy: Entropy) ->
     return answered
 
 
-def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:
+def declared_texts(values: Sequence[Value]) -> tuple[str, ...]:
     """Return declared values as files write them; refuse a list with which nothing can be perturbed.
 
-    >>> declared_texts([1, True, "owned"], where="values")
+    >>> declared_texts([1, True, "owned"])
     ('1', 'true', 'owned')
     """
     texts = tuple(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
@@ -386,46 +415,11 @@ def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:
     if twice or len(texts) < 2:
         raise bad_plan(
             f"{listed(twice)} is declared twice" if twice else "a response needs two declared values or more",
-            where=where,
+            where="values",
             remedy="list every value that the variable may have once, such as ['owned', 'rented']; what the file "
             "happens to hold must not decide",
         )
     return texts
-
-
-def undeclared(column: pl.Series, values: Sequence[str], *, source: str) -> Iterator[Problem]:
-    """Yield what is wrong with a column that may have only declared values."""
-    where = f'{source} "{column.name}"'
-    if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Boolean, pl.Categorical)):
-        yield Problem(
-            what=f"a response needs codes, and this column holds values of type {column.dtype}",
-            where=where,
-            remedy="turn it into classes, text or whole numbers first",
-        )
-        return
-    if column.null_count():
-        rows = counted(column.is_null().arg_true().head(5).to_list(), total=column.null_count())
-        yield Problem(
-            what=f"values are missing, and no response can be given for them ({rows})",
-            where=where,
-            remedy="fill them in with a code of its own, such as 'unknown', and declare it",
-        )
-    present = column.unique().drop_nulls().sort().cast(pl.String).to_list()
-    if other := [text for text in present if text not in values]:
-        more = "" if len(other) <= 5 else f" and {len(other) - 5:,} more"
-        yield Problem(
-            what=f"{listed(other[:5])}{more}: not among the declared values",
-            public=f"{number(len(other), 'value')} not among the declared values",
-            where=where,
-            remedy="declare every value that may occur, under values or in the codebook, or recode",
-        )
-    typed = _typed(column, values)
-    if odd := [text for text, value in zip(values, typed, strict=True) if value is None]:
-        yield Problem(
-            what=f"the declared {listed(odd)} cannot stand in a column of type {column.dtype}",
-            where=where,
-            remedy="declare values as the file writes them, or store the column as text",
-        )
 
 
 def declared_codes(column: pl.Series, values: Sequence[str]) -> Codes:

@@ -104,10 +104,14 @@ class FinerSwap(SwapStep):
             fine_records=sizes.astype(np.float64),
             within=coarse,
         )
-        further = (self._relative_to_fine(swap, plan, int(sizes.max(initial=0))),)
-        return replace(plan, strata=plan.strata.with_shares(shares), fine=fine, further=further)
+        return replace(
+            plan,
+            strata=plan.strata.with_shares(shares),
+            fine=fine,
+            further=(self._relative_to_fine(swap, plan, largest=int(sizes.max(initial=0))),),
+        )
 
-    def _relative_to_fine(self, swap: Any, plan: SwapPlan, largest: int) -> FurtherPromise:
+    def _relative_to_fine(self, swap: Any, plan: SwapPlan, *, largest: int) -> FurtherPromise:
         """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
         coarse = plan.specification.budget.realised
         # A stratum of one record has nobody to swap with: its fine universe is a single file.
@@ -221,22 +225,18 @@ def _pairs(text: str) -> list[str]:
     return [text[place : place + 2] for place in range(0, len(text), 2)]
 
 
-def staged_moves(records: Shares, *, coarse: Shares, fine: Shares, within: Positions) -> Shares:
-    """Return the same for each part of strata that a second swap exchanges within; ``within`` says whose part it is.
+def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
+    """Return the share of each stratum that gets other values where a second swap exchanges within its parts.
 
-    A record keeps its values if neither stage moves it, or if the second undoes the first: it gets the place
-    of another record of its part, which the first stage gave this record's values, one of n - 1 equally likely.
+    ``within`` says whose part each is. A record keeps its values if neither stage moves it, or if the second undoes the
+    first: it gets the place of another record of its part, which the first stage gave this record's values, one of
+    n - 1 equally likely.
 
     >>> two = np.array([2.0])
-    >>> staged_moves(two, coarse=two / 4, fine=two / 4, within=np.array([0])).tolist()  # two exchanges, each with 1/2
+    >>> staged_share(two, coarse=two / 4, fine=two / 4, fine_records=two, within=np.array([0])).tolist()  # 1/2 each
     [0.5]
     """
     first = coarse[within]
     back = first / np.maximum(records[within] - 1, 1)
-    return np.asarray(1 - (1 - fine) * (1 - first) - fine * back)
-
-
-def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
-    """Return the same for whole strata, swapped within and then within their parts."""
-    moved = staged_moves(records, coarse=coarse, fine=fine, within=within)
+    moved = 1 - (1 - fine) * (1 - first) - fine * back
     return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
