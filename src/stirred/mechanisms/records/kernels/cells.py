@@ -26,10 +26,8 @@ from stirred.mechanisms.records.kernels.partition import (
     Values,
     Workers,
     every_row,
-    group_block,
     partition_rows,
     require_below,
-    ungroup_block,
 )
 from stirred.randomness.compiled import compiled
 
@@ -154,17 +152,13 @@ def _ranked(stratum: Codes, swap: Values, *, strata: int, values: int, workers: 
     nothing = np.empty(0, dtype=np.uint32)
     found = [(nothing, nothing)] * rows.blocks
 
-    def work(block: int) -> None:
-        entries = slice(*rows.bounds[block : block + 2])
-        own = listed[entries]
-        offsets = group_block(own, inner[entries], codes=1 << shift)
+    def work(block: int, own: Values, offsets: Offsets) -> None:
         codes, have = np.empty_like(own), np.zeros_like(own)
         seen = np.full(values, -1, dtype=np.int64)
         cells = _rank_values(own, offsets, seen, codes, have, sizes[(block << shift) + 1 :])
         found[block] = codes[:cells].copy(), have[:cells].copy()
-        ungroup_block(own, inner[entries], offsets)
 
-    workers.run("number", work, rows.largest_first())
+    rows.by_code("number", work, listed, inner, workers=workers)
     value = np.empty_like(swap)
     rows.give_back(listed, value, workers=workers)
     codes, have = (np.concatenate([part[i] for part in found] or [nothing]) for i in range(2))

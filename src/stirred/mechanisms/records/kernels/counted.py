@@ -15,6 +15,7 @@ it does depends on their number alone.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -34,10 +35,8 @@ from stirred.mechanisms.records.kernels.partition import (
     Values,
     Workers,
     derange_groups,
-    group_block,
     partition_rows,
     require_columns,
-    ungroup_block,
 )
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
@@ -93,14 +92,8 @@ class CountedExchange:
         listed, inner = rows.gather(swap if cells.value is None else cells.value, workers=workers)
         candidates = np.zeros_like(self._need)
 
-        def work(block: int) -> None:
-            entries = slice(*rows.bounds[block : block + 2])
-            codes = min(1 << shift, strata - (block << shift))
-            offsets = group_block(listed[entries], inner[entries], codes=codes)
-            self._exchange(block, listed[entries], offsets, candidates)
-            ungroup_block(listed[entries], inner[entries], offsets)
-
-        workers.run("exchange", work, rows.largest_first())
+        exchange = partial(self._exchange, candidates=candidates)
+        rows.by_code("exchange", exchange, listed, inner, workers=workers)
         short = candidates < self._need
         if short.any():
             self._limits[short] = _EVERY

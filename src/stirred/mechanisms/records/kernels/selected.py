@@ -38,10 +38,8 @@ from stirred.mechanisms.records.kernels.partition import (
     Values,
     Workers,
     derange_groups,
-    group_block,
     partition_rows,
     require_columns,
-    ungroup_block,
 )
 from stirred.mechanisms.records.kernels.rates import Rates, thresholds
 from stirred.randomness.bernoulli import bernoulli
@@ -184,15 +182,12 @@ def _exchange(
     listed, inner = selection.gather(swap, workers=workers)
     scratch = Scratch()
 
-    def work(block: int) -> None:
-        entries = slice(*selection.bounds[block : block + 2])
+    def work(block: int, own: Values, offsets: Offsets) -> None:
         flags = alone[block << selection.shift : (block + 1) << selection.shift]
-        offsets = group_block(listed[entries], inner[entries], codes=flags.size)
         np.equal(np.diff(offsets), 1, out=flags)
-        arrange(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
-        ungroup_block(listed[entries], inner[entries], offsets)
+        arrange(own, offsets, keystream.reader(block, buffer=scratch.words))
 
-    workers.run("derange" if derange else "shuffle", work, selection.largest_first())
+    selection.by_code("derange" if derange else "shuffle", work, listed, inner, workers=workers)
     selection.give_back(listed, swap, workers=workers)
     return alone
 
@@ -227,14 +222,11 @@ class Redraw:
         rows, inner = members.gather(None, workers=workers)
         selected = np.zeros(members.blocks, dtype=np.int64)
 
-        def work(block: int) -> None:
-            entries = slice(*members.bounds[block : block + 2])
-            strata = min(1 << shift, self._flags.size - (block << shift))
-            records, offsets = rows[entries], group_block(rows[entries], inner[entries], codes=strata)
+        def work(block: int, records: Values, offsets: Offsets) -> None:
             chosen = self._select(block, records, offsets, first=block << shift)
             selected[block] = self._derange(block, records, offsets, chosen)
 
-        workers.run("redraw", work, members.largest_first())
+        members.by_code("redraw", work, rows, inner, workers=workers, back=False)
         return int(selected.sum())
 
     def _mark(self, chunk: int) -> Positions:
