@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import combinations
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -137,19 +138,16 @@ class ConditionedLaw(SwapLaw):
             )
         return {code: self.redraw_law[str(value)] for code, value in enumerate(values)}
 
-    @property
-    def _declared(self) -> str:
-        """Return a declared law in full where it is short, and by its checksum otherwise."""
-        assert not isinstance(self.redraw_law, str)
-        text = ", ".join(f"{value}: {mass}" for value, mass in self.redraw_law.items())
-        return text if len(text) <= 200 else f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
-
     def policy(self, strata: Strata, swap: Coded) -> Policy:
         """Return the loss by the two smallest masses of each stratum (R6)."""
-        which = {
-            "uniform": "uniform over the swap values of the stratum, a function of the invariants",
-            "proportional": "proportional to the counts of the stratum, a function of the invariants",
-        }.get(str(self.redraw_law)) or f"fixed beforehand ({self._declared})"
+        if isinstance(self.redraw_law, str):
+            how = "uniform over the swap values" if self.redraw_law == "uniform" else "proportional to the counts"
+            which = f"{how} of the stratum, a function of the invariants"
+        else:
+            declared = ", ".join(f"{value}: {mass}" for value, mass in self.redraw_law.items())
+            if len(declared) > 200:
+                declared = f"sha256 {hashlib.sha256(declared.encode()).hexdigest()}"
+            which = f"fixed beforehand ({declared})"
         formula = (
             "half the sum of ln(1 + 1/(o pi)) over the two smallest masses pi of a live stratum, o the odds of rate "
             f"{self.rate}, and the error bound of the sampler; the law is {which}"
@@ -166,17 +164,16 @@ class ConditionedLaw(SwapLaw):
         if rate == 0:
             return INFINITE
         first, second = margins.smallest(masses)
-        live = strata.live[margins.stratum[first]]
+        stratum, codes, counts = margins.stratum, margins.value, margins.count
+        live = strata.live[stratum[first]]
         first, second = first[live], second[live]
         odds = float(rate / (1 - rate))
         ratio = (1 + 1 / (odds * masses[first])) * (1 + 1 / (odds * masses[second]))
-        values, stratum = swap.levels.to_series(0), margins.stratum
+        present, sizes, values = margins.values_present, margins.records, swap.levels.to_series(0)
 
-        def exactly(i: int) -> Fraction:
-            present = int(margins.values_present[stratum[i]])
-            return self._mass(
-                values[int(margins.value[i])], int(margins.count[i]), int(margins.records[stratum[i]]), present
-            )
+        def exactly(place: int) -> Fraction:
+            here, value = stratum[place], values[int(codes[place])]
+            return self._mass(value, int(counts[place]), int(sizes[here]), int(present[here]))
 
         close = np.flatnonzero(ratio >= ratio.max() * (1 - _CLOSE)).tolist()
         pairs = {(exactly(first[place]), exactly(second[place])) for place in close}
@@ -188,9 +185,13 @@ class ConditionedLaw(SwapLaw):
         return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
+        from stirred.mechanisms.records.kernels.changed import expected_changes
+
         rate, margins = self.rate, strata.margins
-        odds = math.inf if rate == 1 else float(rate / (1 - rate))
-        return conditioned_changes(margins, odds=odds, masses=self._float_masses(swap, margins))
+        if rate == 1:
+            return 1 - margins.count / margins.records[margins.stratum].astype(np.float64)
+        odds = float(rate / (1 - rate)) * self._float_masses(swap, margins)
+        return expected_changes(margins.stratum, margins.count, odds)
 
     def _float_masses(self, swap: Coded, margins: SwapMargins) -> Shares:
         """Return the mass of every value of every stratum, in double precision."""
@@ -266,23 +267,6 @@ class ConditionedSwap(RatedSwap):
         return not match or data.households.select(match).n_unique() <= _MOST_STRATA
 
 
-def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) -> Shares:
-    """Return the same for the conditioned swap, from its law of selected counts.
-
-    >>> homes = np.zeros(200, dtype=np.uint32)
-    >>> places = np.repeat(np.arange(2, dtype=np.uint32), 100)
-    >>> margins = SwapMargins.of(homes, places, strata=1, values=2)
-    >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
-    [0.249, 0.249]
-    """
-    from stirred.mechanisms.records.kernels.changed import expected_changes
-
-    if math.isinf(odds):
-        total = margins.records[margins.stratum].astype(np.float64)
-        return 1 - margins.count / total
-    return expected_changes(margins.stratum, margins.count, odds * masses)
-
-
 def redraw_epsilon(rate: Number, masses: Sequence[Fraction]) -> Exact:
     """Return the loss of the conditioned swap that redraws swap values from a law, in one stratum (R6).
 
@@ -321,8 +305,6 @@ def redraw_kernel(rate: Number, masses: Sequence[Fraction]) -> list[list[Fractio
 
 
 Matrix = Sequence[Sequence[Fraction]]
-
-
 Record = tuple[Hashable, Hashable]
 
 
@@ -401,10 +383,8 @@ def exact_loss_of_conditioned(hold: Margins, swap: Margins, kernel: Matrix) -> U
 def _symmetric(kernel: Matrix, swap: Margins) -> bool:
     """Say whether exchanging two values of equal count leaves the kernel as it is."""
     size = range(len(swap))
-    for a in size:
-        for b in range(a):
-            if swap[a] == swap[b]:
-                turned = [b if i == a else a if i == b else i for i in size]
-                if any(kernel[turned[i]][turned[j]] != kernel[i][j] for i in size for j in size):
-                    return False
+    for a, b in combinations(size, 2):
+        turned = [b if i == a else a if i == b else i for i in size]
+        if swap[a] == swap[b] and any(kernel[turned[i]][turned[j]] != kernel[i][j] for i in size for j in size):
+            return False
     return True

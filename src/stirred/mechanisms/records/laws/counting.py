@@ -219,22 +219,46 @@ class TableKernel(Protocol):
 
 
 def exact_loss_of_kernel(tables: list[Table], outputs: Sequence[Table], kernel: TableKernel) -> UniverseExact:
-    """Return the exact loss over all pairs of ``tables``, by looking at these ``outputs``."""
+    """Return the exact loss over all pairs of ``tables``, by looking at these ``outputs``.
+
+    The largest ratio per record is screened in double precision and decided exactly.
+    """
     if len(tables) == 1:
         return UniverseExact(loss=ZERO, witness=None, tables=1)
-    search = _Search(tables)
+    flat = np.array([[cell for row in table for cell in row] for table in tables], dtype=np.int64)
+    apart = np.stack([np.abs(flat - one).sum(axis=1) for one in flat]) / 2
+    np.fill_diagonal(apart, np.inf)
+
+    def found(loss: Exact, i: int, j: int, t: Table) -> UniverseExact:
+        x, y = tables[i], tables[j]
+        both = (kernel.probability(x, t), kernel.probability(y, t))
+        witness = LossWitness(table=x, other=y, output=t, distance=distance(x, y), probabilities=both)
+        return UniverseExact(loss=loss, witness=witness, tables=len(tables))
+
+    best = -1.0
+    # By distance and the two numbers in the ratio, one pair and output each.
+    close: dict[tuple[int, int, int], tuple[int, int, Table]] = {}
     for t in outputs:
         scaled = [kernel.scaled(x, t) for x in tables]
-        if (pair := search.impossible(scaled)) is not None:
-            witness = _witness(kernel, tables[pair[0]], tables[pair[1]], t)
-            return UniverseExact(loss=INFINITE, witness=witness, tables=len(tables))
-        search.look(t, scaled)
-    return search.result(kernel)
-
-
-def _witness(kernel: TableKernel, x: Table, y: Table, t: Table) -> LossWitness:
-    both = (kernel.probability(x, t), kernel.probability(y, t))
-    return LossWitness(table=x, other=y, output=t, distance=distance(x, y), probabilities=both)
+        if not any(scaled):
+            continue
+        if not all(scaled):  # possible from one table, impossible from another
+            other = scaled.index(0)
+            nearest = min((i for i, value in enumerate(scaled) if value), key=lambda i: apart[i, other])
+            return found(INFINITE, nearest, other, t)
+        logs = np.array([math.log(value) for value in scaled])
+        rates = (logs[:, None] - logs[None, :]) / apart
+        np.fill_diagonal(rates, -np.inf)
+        best = max(best, float(rates.max()))
+        for i, j in np.argwhere(rates >= best - _CLOSE).tolist():
+            close.setdefault((int(apart[i, j]), scaled[i], scaled[j]), (i, j, t))
+    losses = {
+        (away, p, q): ln(Fraction(p, q)) / exact(away)
+        for away, p, q in close
+        if (math.log(p) - math.log(q)) / away >= best - 2 * _CLOSE
+    }
+    loss = largest(list(losses.values()))
+    return found(loss, *next(close[key] for key, value in losses.items() if not value < loss))
 
 
 def distance(x: Table, y: Table) -> int:
@@ -308,48 +332,6 @@ class _Kernel:
         """Return P_x(t)."""
         scale = math.prod(math.factorial(cell) for row in t for cell in row)
         return Fraction(self.scaled(x, t), scale * self.denominator)
-
-
-class _Search:
-    """The largest ratio per record over all pairs: screened in double precision, decided exactly."""
-
-    def __init__(self, tables: list[Table]) -> None:
-        self.tables = tables
-        flat = np.array([[cell for row in table for cell in row] for table in tables], dtype=np.int64)
-        self.apart = np.stack([np.abs(flat - one).sum(axis=1) for one in flat]) / 2
-        np.fill_diagonal(self.apart, np.inf)
-        self.best = -1.0
-        # By distance and the two numbers in the ratio, one pair and output each.
-        self.close: dict[tuple[int, int, int], tuple[int, int, Table]] = {}
-
-    def impossible(self, scaled: list[int]) -> tuple[int, int] | None:
-        """Return a table from which the output can come and one from which it cannot, if there are such."""
-        if all(scaled) or not any(scaled):
-            return None
-        possible, other = [i for i, value in enumerate(scaled) if value], scaled.index(0)
-        return min(possible, key=lambda i: self.apart[i, other]), other
-
-    def look(self, t: Table, scaled: list[int]) -> None:
-        if not any(scaled):
-            return
-        logs = np.array([math.log(value) for value in scaled])
-        rates = (logs[:, None] - logs[None, :]) / self.apart
-        np.fill_diagonal(rates, -np.inf)
-        self.best = max(self.best, float(rates.max()))
-        for i, j in np.argwhere(rates >= self.best - _CLOSE).tolist():
-            key = (int(self.apart[i, j]), scaled[i], scaled[j])
-            self.close.setdefault(key, (i, j, t))
-
-    def result(self, kernel: TableKernel) -> UniverseExact:
-        losses = {
-            (apart, p, q): ln(Fraction(p, q)) / exact(apart)
-            for apart, p, q in self.close
-            if (math.log(p) - math.log(q)) / apart >= self.best - 2 * _CLOSE
-        }
-        loss = largest(list(losses.values()))
-        i, j, t = next(self.close[key] for key, value in losses.items() if not value < loss)
-        witness = _witness(kernel, self.tables[i], self.tables[j], t)
-        return UniverseExact(loss=loss, witness=witness, tables=len(self.tables))
 
 
 def up_to_symmetry(tables: list[Table], hold: Margins, swap: Margins) -> list[Table]:
