@@ -11,7 +11,7 @@ import pytest
 
 from stirred.mechanisms.records.kernels.changed import expected_changes
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
-from stirred.mechanisms.records.laws.mallows import mallows_share
+from stirred.mechanisms.records.laws.mallows import mallows_moved
 from stirred.mechanisms.records.laws.moments import ConditionedMoments
 from stirred.mechanisms.records.strata import SwapMargins
 from tests.mechanisms.records.oracles import exact_moves
@@ -53,7 +53,8 @@ def test_where_all_values_differ_it_is_the_mallows_swap(records: int) -> None:
     rate = Fraction(7, 10)
     odds = rate / (1 - rate)
     found = changes((1,) * records, rate, "uniform")
-    assert found == pytest.approx([mallows_share(records, 1 / (1 + records / odds))] * records, rel=1e-7)
+    moved, chance = mallows_moved(records, 1 / (1 + records / odds))
+    assert found == pytest.approx([float(moved @ chance) / records] * records, rel=1e-7)
 
 
 def test_strata_are_kept_apart_and_values_in_their_order() -> None:

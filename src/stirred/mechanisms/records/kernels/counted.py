@@ -85,7 +85,7 @@ class CountedExchange:
         self._scratch = Scratch()
 
     def run(self, swap: Values, *, workers: Workers) -> bool:
-        """CountedExchange, or return False, with nothing done, if some cells are short of candidates."""
+        """Exchange, or return False, with nothing done, if some cells are short of candidates."""
         cells, shift = self._cells, self._shift
         strata = cells.starts.size - 1
         rows = partition_rows(cells.stratum, groups=strata, shift=shift, mark=self._mark, workers=workers)
@@ -223,17 +223,13 @@ def _choose_kinds(kinds: Values, left: Values, words: Words, cursor: Offsets, st
 
 
 class Counting(Protocol):
-    """How many records a swap selects."""
+    """How many records a swap selects: of each swap value (``by_value``) or of the stratum; whether all must move."""
 
     @property
-    def by_value(self) -> bool:
-        """Say whether the numbers are those of each swap value, or of the stratum as a whole."""
-        ...
+    def by_value(self) -> bool: ...
 
     @property
-    def derange(self) -> bool:
-        """Say whether the selected must all move."""
-        ...
+    def derange(self) -> bool: ...
 
     def draw(self, values: Values, counts: Counts, words: WordReader) -> Counts:
         """Return how many to select of each swap value of a stratum (or of all together), given how many there are.

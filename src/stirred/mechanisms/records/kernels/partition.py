@@ -126,12 +126,10 @@ class Partition:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks."""
         return self.bounds.size - 1
 
     @property
     def size(self) -> int:
-        """The number of rows that take part."""
         return int(self.bounds[-1])
 
     def gather(self, values: Values | None, *, workers: Workers) -> tuple[Values, Positions]:

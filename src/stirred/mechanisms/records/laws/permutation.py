@@ -510,22 +510,25 @@ def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | 
     wanted = np.zeros(strata.count, dtype=np.bool_)
     wanted[live if small else at_one] = True
     margins = _margins(strata.coded, swap, held, wanted)
-    each = {stratum: rates[strata.which[stratum]] for stratum in live.tolist()}
-    losses = _enumerated({stratum: (margins[stratum], each[stratum]) for stratum in margins})
-    exact = None if losses is None or not small else largest(list(losses.values()))
+    numbers, kinds, sizes = live.tolist(), strata.which[live].tolist(), strata.records[live].tolist()
+    cases = {n: (margins[n], kind) for n, kind in zip(numbers, kinds, strict=True) if n in margins}
+    losses = _enumerated([*dict.fromkeys(cases.values())], rates)
     # At rate 1 every table can become every other unless both margins have a 1 (R2b).
-    finite = all(rate > 0 and (rate < 1 or max(map(min, margins[n])) > 1) for n, rate in each.items())
+    finite = all(
+        rates[kind] > 0 and (rates[kind] < 1 or max(map(min, margins[n])) > 1)
+        for n, kind in zip(numbers, kinds, strict=True)
+    )
     # Strata by the hundred thousand are mostly alike: each kind is bounded once.
-    found = {} if losses is None else losses
-    kinds = {(int(strata.which[n]), int(strata.records[n]), id(found.get(n))): n for n in each}
     bounds = [
-        found.get(n, INFINITE) if each[n] == 1 else psa_sharp_epsilon(each[n], stratum=int(strata.records[n]))
-        for n in kinds.values()
+        losses.get(case, INFINITE) if rates[kind] == 1 else psa_sharp_epsilon(rates[kind], stratum=size)
+        for kind, size, case in dict.fromkeys(zip(kinds, sizes, map(cases.get, numbers), strict=True))
     ]
+    exact = largest([*losses.values()]) if small and losses else None
     return OwnLoss(exact=exact, bound=largest(bounds), finite=finite)
 
 
 _Margins = tuple[tuple[int, ...], tuple[int, ...]]
+_Case = tuple[_Margins, int]  # the margins of a stratum, and the number of its rate
 
 
 def _margins(coded: Coded, swap: Coded, held: Sequence[Part], wanted: npt.NDArray[np.bool_]) -> dict[int, _Margins]:
@@ -543,21 +546,16 @@ def _margins(coded: Coded, swap: Coded, held: Sequence[Part], wanted: npt.NDArra
     return {code: (held_counts[code], swap_counts[code]) for code in held_counts}
 
 
-def _enumerated(strata: dict[int, tuple[_Margins, Fraction]]) -> dict[int, Exact] | None:
-    """Return the exact loss of each stratum, or None if that takes too long."""
-    if any(sum(margins[0]) > _MOST_RECORDS for margins, _ in strata.values()):
-        return None
+def _enumerated(cases: Sequence[_Case], rates: Sequence[Fraction]) -> dict[_Case | None, Exact]:
+    """Return the exact loss of each case, or nothing if that takes too long."""
     left = _MOST_TABLES
-    # Hashing a fraction is slow.
-    kinds = {code: (margins, rate.as_integer_ratio()) for code, (margins, rate) in strata.items()}
-    cases: dict[tuple[_Margins, tuple[int, int]], Exact] = dict.fromkeys(kinds.values(), INFINITE)
     for margins, _ in cases:
+        if sum(margins[0]) > _MOST_RECORDS:
+            return {}
         left -= count_tables(*margins, most=left)
         if left < 0:
-            return None
-    for margins, rate in cases:
-        cases[margins, rate] = _loss(margins, Fraction(*rate))
-    return {code: cases[kind] for code, kind in kinds.items()}
+            return {}
+    return {(margins, kind): _loss(margins, rates[kind]) for margins, kind in cases}
 
 
 @lru_cache(maxsize=1024)  # plans that are compared differ in little, and their strata not at all

@@ -121,7 +121,6 @@ class PairwiseSettings(Settings):
             if wrong:
                 raise bad_plan(what, where=where, remedy=remedy)
         rate, swapped = probability(self.cap, where="cap"), tuple(self.geography)
-        how_many = f"at most {float(rate):.2%} of a state"
         flags = [name for name in (self.imputed, self.occupied) if name is not None]
         return PairwiseLaw(
             settings=self,
@@ -129,8 +128,7 @@ class PairwiseSettings(Settings):
             matched=self.matched,
             used=(*self.matched, *swapped, *self.unique_on, self.race, *flags, *drawn),
             rate=rate,
-            how_many=how_many,
-            rate_in_words=how_many,
+            how_many=f"at most {float(rate):.2%} of a state",
             prior=prior_of(self.rate_prior),
             resampled=tuple(drawn),
         )
@@ -150,13 +148,6 @@ class PairwiseLaw(PairLaw):
     )
 
     settings: PairwiseSettings
-
-    @property
-    def in_words(self) -> str:
-        return (
-            f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.swapped)} with "
-            f"one of the same {', '.join(self.matched)} in another block, {self.how_many}."
-        )
 
     @property
     def small(self) -> Mapping[str, Any]:
@@ -287,6 +278,13 @@ class PairwiseSwap(PairSwap):
     settings_model: ClassVar[type[Settings]] = PairwiseSettings
 
     swap_law: PairwiseLaw
+
+    @property
+    def in_words(self) -> str:
+        return (
+            f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.swap)} with "
+            f"one of the same {', '.join(self.match)} in another block, {self.swap_law.how_many}."
+        )
 
 
 def _flag(column: pl.Series) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import ceil, floor
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,6 +20,7 @@ from stirred.data.problems import bad_file, bad_plan, number
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, ChoiceTree, ChoiceWeights, Rows
 from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
+from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.number_text import percent
 
@@ -84,7 +84,6 @@ class TargetedSettings(Settings):
             used=(*swapped, *(name for profile in profiles for name in profile), *self.risk_variables, *self.risk),
             rate=rate,
             how_many=how_many,
-            rate_in_words=f"swaprate {percent(rate)}",
             prior=prior_of(self.rate_prior),
             left_out=tuple(self.risk),  # a risk tells who was likely swapped
         )
@@ -103,13 +102,6 @@ class TargetedLaw(PairLaw):
     )
 
     settings: TargetedSettings
-
-    @property
-    def in_words(self) -> str:
-        return (
-            f"Targeted record swapping: {', '.join(self.swapped)} is exchanged with that of a similar household "
-            f"elsewhere, for {self.how_many}."
-        )
 
     @property
     def small(self) -> Mapping[str, Any]:
@@ -206,6 +198,16 @@ class TargetedSwap(PairSwap):
 
     swap_law: TargetedLaw
 
+    @property
+    def in_words(self) -> str:
+        return (
+            f"Targeted record swapping: {', '.join(self.swap)} is exchanged with that of a similar household "
+            f"elsewhere, for {self.swap_law.how_many}."
+        )
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        return f"swaprate {percent(self.swap_law.rate)}"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TargetedFile:
@@ -240,6 +242,7 @@ class TargetedFile:
             partner=list(range(self.size)), initiated=[0] * (int(finest.max(initial=0)) + 1), without=list[int]()
         )
         target = _targets(self, choices)
+        order, starts = _grouped(np.flatnonzero(self.risky == len(self.areas)), finest, self.weights[-1])
         for level in range(last + 1):
             partners = _Partners(self, found, choices, level)
             at_risk = dict(_by_area(np.flatnonzero(self.risky == level), self, level, choices))
@@ -247,20 +250,10 @@ class TargetedFile:
                 for row in at_risk.get(area, ()):
                     partners.swap(row, area)
                 if level == last and found.initiated[area] < target[area]:
-                    urn = self._others(area)
+                    urn = ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
                     while found.initiated[area] < target[area] and (drawn := choices.next_of(urn)) is not None:
                         partners.swap(drawn, area)
         return np.array(found.partner, dtype=np.int64), [row for row in found.without if found.partner[row] == row]
-
-    def _others(self, area: int) -> ChoiceTree:
-        """Return the households of a finest area that are not at risk, in an urn."""
-        order, starts = self._by_finest_area
-        return ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
-
-    @cached_property
-    def _by_finest_area(self) -> tuple[Rows, Rows]:
-        free = np.flatnonzero(self.risky == len(self.areas))
-        return _grouped(free, self.areas[-1], self.weights[-1])
 
 
 class _Pairs(NamedTuple):
@@ -330,8 +323,14 @@ class _Partners:
     def _found(self, row: int, area: int, profile: int) -> int | None:
         problem, partner = self._problem, self._pairs.partner
         key = (profile, problem.profiles[profile].item(row))
-        urn = self._urns.get(key) or self._opened(key)
-        codes = problem.areas[self._level]
+        if profile not in self._sorted:
+            every = np.arange(problem.size, dtype=np.int64)
+            self._sorted[profile] = _grouped(every, problem.profiles[profile], problem.weights[self._level])
+        if key not in self._urns:
+            (order, starts), value = self._sorted[profile], key[1]
+            own = order[starts[value] : starts[value + 1]].copy()
+            self._urns[key] = ChoiceTree(own, problem.weights[self._level])
+        urn, codes = self._urns[key], problem.areas[self._level]
         last, begin = self._seen.get(key, (-1, 0))
         # What an area has looked at and left was of this area, or is used: to the next area all that is unused fits.
         if last != area:
@@ -348,13 +347,3 @@ class _Partners:
                 return drawn
         self._seen[key] = (area, len(urn.drawn))
         return None
-
-    def _opened(self, key: tuple[int, int]) -> ChoiceTree:
-        problem, (profile, value) = self._problem, key
-        weights = problem.weights[self._level]
-        if profile not in self._sorted:
-            every = np.arange(problem.size, dtype=np.int64)
-            self._sorted[profile] = _grouped(every, problem.profiles[profile], weights)
-        order, starts = self._sorted[profile]
-        self._urns[key] = ChoiceTree(order[starts[value] : starts[value + 1]].copy(), weights)
-        return self._urns[key]
