@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 
 from stirred.mechanisms.records.kernels.changed import expected_changes
-from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
+from stirred.mechanisms.records.laws.conditioned import ConditionedSwap, redrawn_counts
 from stirred.mechanisms.records.laws.mallows import mallows_moved
-from stirred.mechanisms.records.laws.moments import ConditionedMoments
 from stirred.mechanisms.records.strata import SwapMargins
 from tests.mechanisms.records.oracles import exact_moves
 
@@ -43,7 +42,7 @@ def test_small_strata_change_as_enumeration_says(counts: tuple[int, ...], rate: 
 @pytest.mark.parametrize("counts", [(41, 300, 500), (10,) * 30, (1_000, 1_000, 5), (9_000, 900, 1)])
 def test_strata_of_any_size_change_as_the_integral_says(counts: tuple[int, ...], rate: Fraction, law: str) -> None:
     """Where thousands are selected the peak of their law stands for its mean: within a thousandth."""
-    wanted = 1 - np.diag(ConditionedMoments.of(counts, rate, masses(counts, law)).moves)
+    wanted = 1 - np.diag(redrawn_counts(counts, rate, masses(counts, law)).moves)
     assert changes(counts, rate, law) == pytest.approx(wanted.tolist(), rel=1e-3)
 
 

@@ -15,12 +15,13 @@ from itertools import combinations
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import Rate, RedrawnStratum, StratumAudit, SwapCellLaw
+from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, RedrawnStratum, StratumAudit, SwapCellLaw
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
@@ -31,7 +32,6 @@ from stirred.mechanisms.records.laws.counting import (
     exact_loss_of_kernel,
     up_to_symmetry,
 )
-from stirred.mechanisms.records.laws.moments import ConditionedMoments
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import Shares, Strata, SwapMargins
 from stirred.spec.budget import Derived
@@ -211,6 +211,125 @@ class ConditionedLaw(SwapLaw):
         return partial(swap_counted_in_place, strata=strata.count, values=swap.count, counting=counting)
 
 
+# ---- how many records are redrawn: all moments of tables follow (R18) ---------------------------------------
+#
+# Given how many records of each swap value are selected, these are drawn evenly and their values are dealt out
+# evenly, so every moment is a mean over the selected counts. Given the number u of ``redrawn`` these are independent,
+# and dividing by k, or by k(k-1), is dividing by u, or by its square, because (k-1)! is the integral of u^(k-1) e^-u.
+# That leaves sums over a few dozen values of u. The proofs are in docs/theory/moments.md.
+
+Sizes = npt.NDArray[np.int64]
+# Up to here the integrals are of a polynomial times e^-u: a Gauss-Laguerre rule has no error but rounding.
+_POLYNOMIAL: Final = 60
+# Nodes of the rules tried for larger strata, until one keeps the margins; then all points of the grid.
+_NODES: Final = (12, 24, 48)
+_KEEPS_MARGINS: Final = 1e-11
+_ACCURATE: Final = 1e-9
+
+
+def redrawn_counts(counts: Sequence[int], rate: Fraction, masses: Sequence[Fraction]) -> RedrawnCounts:
+    """Return the law of the selected counts of a stratum, for its swap values' counts and redraw probabilities.
+
+    >>> law = [Fraction(2, 5), Fraction(2, 5), Fraction(1, 5)]
+    >>> (1335 * redrawn_counts((2, 2, 1), Fraction(1, 2), law).moves[2]).round(9).tolist()  # T37
+    [134.0, 134.0, 1067.0]
+    """
+    sizes = np.asarray(counts, dtype=np.int64)
+    if rate in (0, 1) or sizes.size < 2:  # it is certain who is selected: everybody or nobody
+        selected = sizes if rate == 1 else 0 * sizes
+        k = max(int(selected.sum()), 1)
+        cumulants = np.zeros((4, 1, sizes.size))
+        cumulants[0, 0] = selected
+        return _gathered(sizes, np.ones(1), np.full(1, 1 / k), np.full(1, 1 / max(k * (k - 1), 1)), cumulants)
+    odds = [rate / (1 - rate) * mass for mass in masses]
+    if int(sizes.sum()) <= _POLYNOMIAL:
+        return _at(sizes, odds, *_laguerre(sizes, odds))
+    grid = _grid(sizes, odds)
+    for nodes in _NODES:
+        found = _at(sizes, odds, *_gauss(*grid, nodes))
+        if away_from_margins(found) < _KEEPS_MARGINS:
+            return found
+    found = _at(sizes, odds, *grid)
+    if not (away := away_from_margins(found)) < _ACCURATE:
+        raise bad_plan(
+            f"the moments of a stratum of {int(sizes.sum()):,} records are off by {away:.1g}",
+            where="rate",
+            remedy="use a rate farther from 0 and 1, or leave the moments out",
+        )
+    return found
+
+
+def _at(sizes: Sizes, odds: Sequence[Fraction], nodes: Array, shares: Array) -> RedrawnCounts:
+    from stirred.mechanisms.records.kernels.redrawn import cumulants
+
+    rates = np.array([float(x) for x in odds])
+    found = np.empty((4, nodes.size, sizes.size))
+    for place, u in enumerate(nodes.tolist()):
+        cumulants(sizes, rates, u, found[:, place])
+    return _gathered(sizes, shares, shares / nodes, shares / nodes**2, found)
+
+
+def _gathered(sizes: Sizes, shares: Array, once: Array, twice: Array, cumulants: Array) -> RedrawnCounts:
+    counts, mean = sizes.astype(np.float64), cumulants[0]
+    stay = 1 - shares @ mean / counts
+    exchanged = mean.T @ (once[:, None] * mean) + np.diag(once @ cumulants[1])
+    moves = np.diag(stay) + exchanged / counts[:, None]
+    return RedrawnCounts(
+        counts=counts, shares=shares, once=once, twice=twice, cumulants=cumulants, moves=moves, stay=stay
+    )
+
+
+def away_from_margins(found: RedrawnCounts) -> float:
+    """Return how far the sums are from what holds exactly: every record gets a value, every value its count."""
+    some = np.abs(found.moves.sum(axis=1) - 1).max()
+    return float(max(some, np.abs(found.counts @ found.moves / found.counts - 1).max()))
+
+
+def _laguerre(sizes: Sizes, odds: Sequence[Fraction]) -> tuple[Array, Array]:
+    """Return values of u and their shares in the law of u: exact for small strata, of any moment used here."""
+    from stirred.mechanisms.records.kernels.redrawn import sums
+
+    nodes, weights = np.polynomial.laguerre.laggauss(int(sizes.sum()) // 2 + 1)
+    rates, room = np.array([float(x) for x in odds]), np.empty(4)
+    logs = np.empty(nodes.size)
+    for place, u in enumerate(nodes.tolist()):
+        sums(sizes, rates, np.ones(sizes.size), np.zeros_like(sizes), u, room)
+        logs[place] = room[0]
+    logs += np.log(weights)
+    shares = np.exp(logs - logs.max())
+    return nodes, shares / shares.sum()
+
+
+def _grid(sizes: Sizes, odds: Sequence[Fraction]) -> tuple[Array, Array]:
+    from stirred.mechanisms.records.kernels.redrawn import STEP, Mixing
+
+    mixing = Mixing(sizes, np.array([float(x) for x in odds]), np.ones(sizes.size), odds.__getitem__)
+    points, shares = mixing.grid()
+    return np.array([float(point * STEP) for point in points]), shares
+
+
+def _gauss(nodes: Array, shares: Array, number: int) -> tuple[Array, Array]:
+    """Return the Gauss rule of a law given by many points: the same moments with few (Lanczos)."""
+    middle = shares @ nodes
+    spread = np.sqrt(shares @ (nodes - middle) ** 2)
+    places = (nodes - middle) / spread
+    basis, diagonal, beside = [np.sqrt(shares)], np.empty(number), np.empty(number - 1)
+    for step in range(number):
+        after = places * basis[step]
+        diagonal[step] = basis[step] @ after
+        for vector in (*basis, *basis):  # twice: once leaves rounding that grows
+            after = after - (vector @ after) * vector
+        if step < number - 1:
+            beside[step] = np.sqrt(after @ after)
+            basis.append(after / beside[step])
+    found, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    weights = vectors[0] ** 2
+    return middle + spread * found, weights / weights.sum()
+
+
+# ---- the mechanism
+
+
 class ConditionedSwap(RatedSwap):
     """Redraw swap values with probability ``rate``, conditioned on every value occurring as often as before.
 
@@ -236,7 +355,7 @@ class ConditionedSwap(RatedSwap):
         MemberScale(name=f"conditioned, {law}", others={"redraw_law": law}) for law in ("uniform", "proportional")
     )
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None, "redraw_law": "uniform"}
-    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(ConditionedMoments.of)
+    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(redrawn_counts)
 
     swap_law: ConditionedLaw
 
@@ -265,6 +384,9 @@ class ConditionedSwap(RatedSwap):
         """Say whether there are few strata: each has moments of its own."""
         match = list(self.match)
         return not match or data.households.select(match).n_unique() <= _MOST_STRATA
+
+
+# ---- the loss, and the exact law on small strata
 
 
 def redraw_epsilon(rate: Number, masses: Sequence[Fraction]) -> Exact:

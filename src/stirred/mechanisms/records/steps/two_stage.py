@@ -200,11 +200,11 @@ class TwoStageSwap(RatedSwap):
 
     def audit_universes(self) -> list[list[Hashable]]:
         files = (
-            *(("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz")),
-            ("1a2a3b4c", "wxyz"),
+            *(("1a 1b", "xy"), ("1a 1b 2c", "xxy"), ("1a 1b 2c", "xyz"), ("1a 1b 2c 2d", "xxyy")),
+            *(("1a 2a 3b", "xyz"), ("1a 2a 3b 4c", "wxyz")),
         )
         return [
-            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(_pairs(hold), swap)]  # type: ignore[attr-defined]
+            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(hold.split(), swap)]  # type: ignore[attr-defined]
             for hold, swap in files
         ]
 
@@ -219,10 +219,6 @@ class TwoStageSwap(RatedSwap):
 
     def _one_stratum(self) -> TwoStageSwap:
         return self.with_settings(match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
-
-
-def _pairs(text: str) -> list[str]:
-    return [text[place : place + 2] for place in range(0, len(text), 2)]
 
 
 def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
