@@ -484,7 +484,7 @@ def varying_rate_law(records: Sequence[Record], rate: Callable[[Record], Fractio
     rates = {place: p for place, record in enumerate(records) if (p := probability(rate(record), where="rate"))}
     still = [record for place, record in enumerate(records) if place not in rates]
     if len(rates) < 2:  # nobody to exchange with
-        return Law.certain(tuple(sorted(records)))  # type: ignore[type-var]
+        return Law.certain(tuple(sorted(records)))
 
     def chance(sigma: tuple[int, ...]) -> Fraction:
         moved = [i != j for i, j in enumerate(sigma)]
