@@ -262,7 +262,11 @@ def _refuse_certainties(strata: Strata) -> None:
                 "choose rates between 0 and 1; to publish some records as they are, match on the variable, or use "
                 "imputed"
             )
-        elif _may_be_alone(varying, records):
+        # With a record at rate p exactly one is selected with at most max(p, 1-p), and at one rate with at most 1/2.
+        elif (
+            min(max(rate, 1 - rate) for rate in (varying.lowest, varying.highest)) > MOST_EXACTLY_ONE
+            and exactly_one_at_most(varying.lowest, varying.highest, records=records) > MOST_EXACTLY_ONE
+        ):
             what = (
                 f"rates of {varying} among {records:,} records may select exactly one nearly always, and then it is "
                 "drawn again and again"
@@ -274,13 +278,6 @@ def _refuse_certainties(strata: Strata) -> None:
         problems.append(Problem(what=f"{what} (stratum: {where})", where="rates", remedy=remedy))
     if problems:
         raise PlanError(problems[:_MOST_PROBLEMS])
-
-
-def _may_be_alone(varying: RateRange, records: int) -> bool:
-    # With a record at rate p exactly one is selected with at most max(p, 1-p), and at one rate with at most 1/2.
-    if min(max(rate, 1 - rate) for rate in (varying.lowest, varying.highest)) <= MOST_EXACTLY_ONE:
-        return False
-    return exactly_one_at_most(varying.lowest, varying.highest, records=records) > MOST_EXACTLY_ONE
 
 
 # ---- the budget -------------------------------------------------------------------------------------------
