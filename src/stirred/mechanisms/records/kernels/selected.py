@@ -142,7 +142,7 @@ def swap_in_place(
     >>> from fractions import Fraction
     >>> stratum = np.repeat(np.arange(3, dtype=np.uint32), 4)
     >>> swap = np.arange(12, dtype=np.uint32)
-    >>> rates = Rates.by_stratum([Fraction(1), Fraction(0), Fraction(1)])
+    >>> rates = Rates(values=(Fraction(1), Fraction(0)), index=np.array([0, 1, 0], dtype=np.uint32), strata=3)
     >>> swap_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os())
     8
     >>> swap[4:8].tolist(), sorted(swap[:4].tolist()), bool((swap[:4] == np.arange(4)).any())
