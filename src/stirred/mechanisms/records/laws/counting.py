@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -351,24 +351,15 @@ def up_to_symmetry(tables: list[Table], hold: Margins, swap: Margins) -> list[Ta
 
 
 def _exchanged(table: Table, hold: Margins, swap: Margins) -> Iterator[Table]:
-    """Yield the table with two rows, or two columns, of equal count exchanged."""
-    for h, g in _equal_places(hold):
-        rows = list(table)
-        rows[h], rows[g] = rows[g], rows[h]
-        yield tuple(rows)
-    turned = _turned(table)
-    for s, g in _equal_places(swap):
-        columns = list(turned)
-        columns[s], columns[g] = columns[g], columns[s]
-        yield _turned(tuple(columns))
-
-
-def _equal_places(margins: Margins) -> list[tuple[int, int]]:
-    """Return each place with the next one of the same count: these exchanges make all others."""
-    places: dict[int, list[int]] = {}
-    for place, count in enumerate(margins):
-        places.setdefault(count, []).append(place)
-    return [pair for group in places.values() for pair in pairwise(group)]
+    """Yield the table with a row, or a column, and the next one of equal count exchanged: these make all others."""
+    for margins, turn in ((hold, tuple), (swap, _turned)):
+        rows = turn(table)
+        for place, count in enumerate(margins):
+            other = next((later for later in range(place + 1, len(margins)) if margins[later] == count), None)
+            if other is not None:
+                image = [*rows]
+                image[place], image[other] = rows[other], rows[place]
+                yield turn(tuple(image))
 
 
 def _completions(rows: tuple[int, ...], left: tuple[int, ...]) -> Iterator[Table]:
