@@ -239,12 +239,9 @@ class PermutationLaw(ClassLaw):
         return replace(strata, live=strata.live & ~imputed_strata(strata, self.imputed))
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        if self.followed:
-            return varying_shares(strata)
         if not self.rules:  # the strata may be those of a plan at another rate
             return permutation_share(strata.records, np.full(strata.count, float(self.rate)))
-        rates = np.array([float(each.lowest) for each in strata.rates])
-        return permutation_share(strata.records, rates[strata.which])
+        return varying_shares(strata)
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
         """Return the share of records that change their value; refuse where it depends on what is protected."""

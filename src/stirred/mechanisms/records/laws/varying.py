@@ -409,13 +409,10 @@ def varying_shares(strata: Strata) -> Shares:
     Where they follow one, how many records have which rate is told by an invariant table. Where they follow both it
     is told by the combinations that occur, which are protected.
     """
-    records = strata.by_record
-    assert records is not None
-    assert records.index is not None
     shares = permutation_share(strata.records, np.array([float(each.lowest) for each in strata.rates])[strata.which])
-    follows = np.array([each.depends_on for each in strata.rates])[strata.which]
+    follows, records = np.array([each.depends_on for each in strata.rates])[strata.which], strata.by_record
     one_side = (follows == "hold") | (follows == "swap")
-    if one_side.any():
+    if records is not None and records.index is not None and one_side.any():
         kinds = len(records.values)
         cells = strata.coded.codes * np.uint32(kinds)
         cells += records.index

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -237,31 +237,19 @@ class TargetedFile:
 
     def pairs(self, choices: Choices) -> tuple[Rows, list[int]]:
         """Return the partner of each household, itself where it has none, and those at risk that found none."""
-        finest, last = self.areas[-1], len(self.areas) - 1
-        found = _Pairs(
-            partner=list(range(self.size)), initiated=[0] * (int(finest.max(initial=0)) + 1), without=list[int]()
-        )
-        target = _targets(self, choices)
-        order, starts = _grouped(np.flatnonzero(self.risky == len(self.areas)), finest, self.weights[-1])
+        last, target, found = len(self.areas) - 1, _targets(self, choices), _Pairing(self, choices)
+        order, starts = _grouped(np.flatnonzero(self.risky == len(self.areas)), self.areas[-1], self.weights[-1])
         for level in range(last + 1):
-            partners = _Partners(self, found, choices, level)
+            found.begin(level)
             at_risk = dict(_by_area(np.flatnonzero(self.risky == level), self, level, choices))
             for area in sorted(at_risk) if level < last else range(len(target)):
                 for row in at_risk.get(area, ()):
-                    partners.swap(row, area)
+                    found.swap(row, area)
                 if level == last and found.initiated[area] < target[area]:
                     urn = ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
                     while found.initiated[area] < target[area] and (drawn := choices.next_of(urn)) is not None:
-                        partners.swap(drawn, area)
+                        found.swap(drawn, area)
         return np.array(found.partner, dtype=np.int64), [row for row in found.without if found.partner[row] == row]
-
-
-class _Pairs(NamedTuple):
-    """The pairs so far; read and written one by one, which lists do faster than arrays."""
-
-    partner: list[int]
-    initiated: list[int]  # swaps by households of each finest area
-    without: list[int]
 
 
 def _targets(problem: TargetedFile, choices: Choices) -> list[int]:
@@ -299,29 +287,39 @@ def _grouped(rows: Rows, codes: Rows, weights: ChoiceWeights) -> tuple[Rows, Row
     return rows[np.argsort(short, kind="stable")], starts
 
 
-class _Partners:
-    """The orders of partners at one level: an urn for each profile and value, opened when somebody asks for it."""
+class _Pairing:
+    """The pairs so far, in lists, which are faster than arrays one by one; and the orders of partners at one level.
 
-    def __init__(self, problem: TargetedFile, pairs: _Pairs, choices: Choices, level: int) -> None:
-        self._problem, self._pairs, self._choices, self._level = problem, pairs, choices, level
+    These are urns, one for each profile and value, opened when somebody asks for it.
+    """
+
+    def __init__(self, problem: TargetedFile, choices: Choices) -> None:
+        self._problem, self._choices = problem, choices
+        self.partner = list(range(problem.size))
+        self.initiated = [0] * (int(problem.areas[-1].max(initial=0)) + 1)  # by households of each finest area
+        self.without = list[int]()
+
+    def begin(self, level: int) -> None:
+        """Begin a level with new urns."""
+        self._level = level
         self._urns = dict[tuple[int, int], ChoiceTree]()
         self._sorted: dict[int, tuple[Rows, Rows]] = {}
         self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # how far an area has looked through an urn
 
     def swap(self, row: int, area: int) -> None:
         """Swap a household with the first partner that fits, unless it has one."""
-        partner, initiated, without = self._pairs
+        partner = self.partner
         if partner[row] != row:
             return
         for profile in range(len(self._problem.profiles)):
             if (other := self._found(row, area, profile)) is not None:
                 partner[row], partner[other] = other, row
-                initiated[self._problem.areas[-1].item(row)] += 1
+                self.initiated[self._problem.areas[-1].item(row)] += 1
                 return
-        without.append(row)
+        self.without.append(row)
 
     def _found(self, row: int, area: int, profile: int) -> int | None:
-        problem, partner = self._problem, self._pairs.partner
+        problem, partner = self._problem, self.partner
         key = (profile, problem.profiles[profile].item(row))
         if profile not in self._sorted:
             every = np.arange(problem.size, dtype=np.int64)
