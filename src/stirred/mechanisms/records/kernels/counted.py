@@ -118,7 +118,7 @@ class CountedExchange:
         found = _mark_strata(words, stratum, self._highest, room)
         if cells.value is not None:
             value = cells.value[rows_of(chunk)]
-            found = _mark_cells(words, stratum, value, cells.starts, cells.place, self._limits, room[:found])
+            found = _mark_cells(words, stratum, value, cells.starts, self._limits, room[:found])
         return room[:found].copy()
 
     def _exchange(self, block: int, listed: Values, offsets: Offsets, candidates: Values) -> None:
@@ -131,7 +131,7 @@ class CountedExchange:
             candidates[own] = np.diff(offsets)
             kinds[:] = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
         else:
-            _number(listed, offsets, starts, cells.place, kinds, candidates[own])
+            _number(listed, offsets, starts, kinds, candidates[own])
         choose, arrange = (stream.reader(block, buffer=self._scratch.words) for stream in self._streams[1:])
         chosen = _choose(kinds, candidates[own], self._need[own], choose)
         if cells.codes is not None:
@@ -166,7 +166,6 @@ def _mark_cells(
     stratum: Codes,
     value: Values,
     starts: Offsets,
-    place: Values,
     limits: Limits,
     marked: Positions,
 ) -> int:
@@ -174,21 +173,19 @@ def _mark_cells(
     found = 0
     for number in range(marked.size):
         row = marked[number]
-        limit = limits[starts[stratum[row]] + place[value[row]]]
+        limit = limits[starts[stratum[row]] + value[row]]
         marked[found] = row
         found += (words[row >> 1] >> np.uint32((row & 1) << 4)) & _HALF <= limit
     return found
 
 
 @compiled
-def _number(
-    listed: Values, offsets: Offsets, starts: Offsets, place: Values, kinds: Values, candidates: Values
-) -> None:
+def _number(listed: Values, offsets: Offsets, starts: Offsets, kinds: Values, candidates: Values) -> None:
     """Write the cell of every candidate of a block, counted from the first cell of the block, and count them."""
     for part in range(offsets.size - 1):
         first = starts[part] - starts[0]
         for record in range(offsets[part], offsets[part + 1]):
-            cell = first + place[listed[record]]
+            cell = first + listed[record]
             kinds[record] = cell
             candidates[cell] += np.uint32(1)
 

@@ -47,6 +47,9 @@ from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
 from stirred.randomness.kernel import shuffle_slices
 
+# Of a chunk in which all rows have the first rate.
+_FIRST: Final = np.zeros(CHUNK_ROWS, dtype=np.uint16)
+
 
 class Selector:
     """Selects every record independently, with exactly its rate."""
@@ -78,29 +81,12 @@ class Selector:
 
     def _decide(self, chunk: int, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
         index = self._rates.index
-        if index is None:
-            return _select_at_one_rate(words, self._digits[0], self._ties[0], room, state)
-        kinds = index[rows_of(chunk) if self._rates.by_record else codes]
-        return _select_by_kind(words, kinds, self._digits, self._ties, room, state)
+        kinds = _FIRST[: codes.size] if index is None else index[rows_of(chunk) if self._rates.by_record else codes]
+        return _select(words, kinds, self._digits, self._ties, room, state)
 
 
 @compiled
-def _select_at_one_rate(words: Words, digit: np.uint64, tie: np.uint64, room: Positions, state: Offsets) -> bool:
-    selected = state[1]
-    for row in range(state[0], words.size):
-        word = np.uint64(words[row])
-        if word == tie:
-            state[0], state[1] = row, selected
-            return False
-        # Written always and kept only if selected: a branch would be mispredicted at every success.
-        room[selected] = row
-        selected += word < digit
-    state[0], state[1] = words.size, selected
-    return True
-
-
-@compiled
-def _select_by_kind(words: Words, kinds: Codes, digits: Items, ties: Items, room: Positions, state: Offsets) -> bool:
+def _select(words: Words, kinds: Codes, digits: Items, ties: Items, room: Positions, state: Offsets) -> bool:
     selected = state[1]
     for row in range(state[0], words.size):
         word = np.uint64(words[row])
