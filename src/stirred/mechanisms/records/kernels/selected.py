@@ -94,6 +94,7 @@ def _select(words: Words, kinds: Codes, digits: Items, ties: Items, room: Positi
         if word == ties[kind]:
             state[0], state[1] = row, selected
             return False
+        # Written always and kept only if selected: a branch would be mispredicted at every success.
         room[selected] = row
         selected += word < digits[kind]
     state[0], state[1] = words.size, selected
