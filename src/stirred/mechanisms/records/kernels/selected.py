@@ -66,11 +66,11 @@ class Selector:
     def mark(self, chunk: int) -> Positions:
         """Return the positions of the selected rows of a chunk."""
         codes = self._stratum[rows_of(chunk)]
-        words = self._scratch.words[: codes.size]
-        room = self._scratch.positions
+        words, room, index = self._scratch.words[: codes.size], self._scratch.positions, self._rates.index
+        kinds = _FIRST[: codes.size] if index is None else index[rows_of(chunk) if self._rates.by_record else codes]
         self._excerpt.fill(self._words, chunk, words)
         state = np.zeros(2, dtype=np.int64)  # rows decided, rows selected
-        while not self._decide(chunk, codes, words, room, state):
+        while not _select(words, kinds, self._digits, self._ties, room, state):
             tied, selected = state.tolist()
             # One word in 2**32 agrees with the rate so far; its row reads on in its own stream.
             row = chunk * CHUNK_ROWS + tied
@@ -78,11 +78,6 @@ class Selector:
             room[selected] = tied
             state += (1, bernoulli(self._rates.of_record(row, int(codes[tied])), further))
         return room[: state[1]].copy()
-
-    def _decide(self, chunk: int, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
-        index = self._rates.index
-        kinds = _FIRST[: codes.size] if index is None else index[rows_of(chunk) if self._rates.by_record else codes]
-        return _select(words, kinds, self._digits, self._ties, room, state)
 
 
 @compiled
