@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.inference.redrawn_moments import moments_of_alike, second_moments
 from stirred.inference.swap_moments import Laws, StratumCells, cell_bounds, redrawn_cells
-from stirred.mechanisms.protocol import Array, NumberMoved, RedrawLaw, RedrawnMoments, RedrawnStratum
+from stirred.mechanisms.protocol import Array, NumberMoved, RedrawLaw, RedrawnCounts, RedrawnStratum
 
 # Below this the variance cannot be estimated without bias; the estimated table is put into the formula instead.
 SQUARES_TOLERANCE: Final = 0.05**2
@@ -215,7 +216,7 @@ class Redrawn:
     True
     """
 
-    moments: RedrawnMoments
+    moments: RedrawnCounts
 
     @property
     def usable(self) -> bool:
@@ -263,18 +264,18 @@ class Redrawn:
         centred, weights = self._centred @ members, self.weights @ members
         surplus = (estimate**2 - squares - pairs) @ centred**2
         away = (estimate @ centred) ** 2 - surplus
-        return np.asarray(self.moments.second(estimate, squares, weights, pairs=pairs) - away)
+        return np.asarray(second_moments(self.moments, estimate, squares, weights, pairs=pairs) - away)
 
     def at(self, rows: Array, squares: Array, members: Array) -> Array:
         """Return the variances of the estimates if these were the true rows."""
         away = rows @ (self._centred @ members)
-        return np.maximum(self.moments.second(rows, squares, self.weights @ members) - away**2, 0.0)
+        return np.maximum(second_moments(self.moments, rows, squares, self.weights @ members) - away**2, 0.0)
 
     def with_published(self, rows: Array, squares: Array, members: Array) -> Array:
         """Return the covariances of the estimates with the published counts, if these were the true rows."""
         published, weights = self._centred @ members, self.weights @ members
         plus, minus = (
-            self.moments.second(rows, squares, each) - (rows @ (self.moments.moves @ each)) ** 2
+            second_moments(self.moments, rows, squares, each) - (rows @ (self.moments.moves @ each)) ** 2
             for each in (published + weights, published - weights)
         )
         return (plus - minus) / 4
@@ -312,7 +313,7 @@ class Redrawn:
         """Return what each unit of variance of a value's estimate adds to the variance of its group."""
         weights, centred = self.weights @ members, self._centred @ members
         every = np.arange(groups.size)
-        return self.moments.alike(weights[:, groups]) - centred[every, groups] ** 2
+        return moments_of_alike(self.moments, weights[:, groups]) - centred[every, groups] ** 2
 
     @cached_property
     def _pairs(self) -> tuple[Groups, Groups, Array] | None:
@@ -328,8 +329,8 @@ class Redrawn:
         both = np.zeros((first.size, size))
         both[np.arange(first.size), first] = both[np.arange(first.size), second] = 1.0
         every = np.eye(size)
-        alike = self.moments.second(every, np.zeros_like(every), np.hstack([every, both.T]))
-        found = self.moments.second(both, np.zeros_like(both), np.hstack([every, both.T]))
+        alike = second_moments(self.moments, every, np.zeros_like(every), np.hstack([every, both.T]))
+        found = second_moments(self.moments, both, np.zeros_like(both), np.hstack([every, both.T]))
         apart = (first != second)[:, None]
         found = np.where(apart, (found - alike[first] - alike[second]) / 2, found)
         singles, joint = found[:, :size], found[:, size:]
@@ -432,6 +433,6 @@ def _inside(undone: Redrawn, stratum: StratumCells) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=500)
-def _undone(moments: RedrawnMoments) -> Redrawn:
+def _undone(moments: RedrawnCounts) -> Redrawn:
     """Return the stratum, remembered: small strata are often alike and share their moments."""
     return Redrawn(moments=moments)

@@ -23,13 +23,14 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.inference.redrawn_moments import second_moments
 from stirred.mechanisms.protocol import (
     Array,
     ExpectedError,
     Mechanism,
     NumberMoved,
     RedrawLaw,
-    RedrawnMoments,
+    RedrawnCounts,
     RedrawnStratum,
     SwapCellLaw,
     TooLargeError,
@@ -293,7 +294,7 @@ class StratumCells:
     rows: Array
     squares: Array
     groups: Places
-    moments: RedrawnMoments
+    moments: RedrawnCounts
 
     @property
     def members(self) -> Array:
@@ -398,7 +399,7 @@ def _masses(counts: tuple[int, ...], law: RedrawLaw, values: pl.Series | None) -
 @lru_cache(maxsize=10_000)
 def _remembered(
     redrawn: RedrawnStratum, counts: tuple[int, ...], rate: Fraction, masses: tuple[Fraction, ...]
-) -> RedrawnMoments:
+) -> RedrawnCounts:
     return redrawn(counts, rate, masses)
 
 
@@ -505,7 +506,7 @@ def _with_redrawn_moments(cells: pl.DataFrame, whole: pl.DataFrame, swap: SwapCe
         away = stratum.members - counts @ stratum.members / counts.sum()
         shift = rows @ stratum.moments.moves @ away
         mean[stratum.places] = rows.sum(axis=1, keepdims=True) * (counts @ stratum.members / counts.sum()) + shift
-        variance[stratum.places] = stratum.moments.second(rows, stratum.squares, away) - shift**2
+        variance[stratum.places] = second_moments(stratum.moments, rows, stratum.squares, away) - shift**2
     return _known_exactly(cells, mean, variance)
 
 

@@ -33,7 +33,7 @@ from stirred.mechanisms.contract.abilities import (
     Outcome,
     Rated,
     RedrawLaw,
-    RedrawnMoments,
+    RedrawnCounts,
     RedrawnStratum,
     StratumAudit,
     SwapCellLaw,

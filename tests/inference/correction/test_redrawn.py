@@ -17,9 +17,13 @@ from stirred.inference import cell_estimates as redrawn
 from stirred.inference.cell_estimates import Redrawn
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.records.laws.conditioned import ConditionedKernel, ConditionedSwap, redraw_kernel
+from stirred.mechanisms.records.laws.conditioned import (
+    ConditionedKernel,
+    ConditionedSwap,
+    redraw_kernel,
+    redrawn_counts,
+)
 from stirred.mechanisms.records.laws.counting import all_tables
-from stirred.mechanisms.records.laws.moments import ConditionedMoments
 from stirred.spec.problems import StirredError
 from tests.inference.correction.test_unswap import CELL, MATCH, SWAP, rare_kinds, replicated, town
 from tests.mechanisms.records.sampling import swapped
@@ -33,7 +37,7 @@ def proportional(swap: tuple[int, ...]) -> list[Fraction]:
 
 
 def stratum(swap: tuple[int, ...], rate: str) -> Redrawn:
-    return Redrawn(moments=ConditionedMoments.of(swap, Fraction(rate), proportional(swap)))
+    return Redrawn(moments=redrawn_counts(swap, Fraction(rate), proportional(swap)))
 
 
 def members(groups: np.ndarray) -> np.ndarray:

@@ -95,32 +95,27 @@ RedrawLaw = str | Mapping[str, Fraction]
 FINE_COLUMNS: Final = {"fine_match": "stratum_fine_match", "fine_rate": "stratum_fine_rate"}
 
 
-class RedrawnMoments(Protocol):
-    """How values are redrawn in one stratum.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RedrawnCounts:
+    """How many records of each swap value one stratum redraws: what all moments of its tables follow from.
 
-    ``counts`` says how often each swap value occurs, ``moves`` is the chance that a record of one value gets another,
-    and ``stay`` the chance that a record of each value is not selected.
+    ``counts`` says how often each swap value occurs, ``moves`` is Phi, the chance that a record of one value gets
+    another, and ``stay`` the chance that a record of each value is not selected. Given a number u the numbers selected
+    are independent: ``shares`` weigh the values of u, ``once`` and ``twice`` are the same divided by k and by k(k-1), k
+    the number selected in all; ``cumulants`` has the first four of the numbers selected given u: by order, u and value.
     """
 
-    def __hash__(self) -> int: ...
-    @property
-    def counts(self) -> Array: ...
-    @property
-    def moves(self) -> Array: ...
-    @property
-    def stay(self) -> Array: ...
-
-    def second(self, rows: Array, squares: Array, weights: Array, *, pairs: Array | None = None) -> Array:
-        """Return E[(sum over s of weights Z_s)^2] for rows of a table (one each) and weights (a column each)."""
-        ...
-
-    def alike(self, weights: Array) -> Array:
-        """Return E[w(y_i) w(y_j)] for two records of the same swap value: for each value, its own column of weights."""
-        ...
+    counts: Array
+    shares: Array
+    once: Array
+    twice: Array
+    cumulants: Array
+    moves: Array
+    stay: Array
 
 
-# The moments of a stratum by the counts of its swap values, the rate, and the chance to draw each value.
-RedrawnStratum = Callable[[Sequence[int], Fraction, Sequence[Fraction]], RedrawnMoments]
+# The same by the counts of the swap values of a stratum, the rate, and the chance to draw each value.
+RedrawnStratum = Callable[[Sequence[int], Fraction, Sequence[Fraction]], RedrawnCounts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

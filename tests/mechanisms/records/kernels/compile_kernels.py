@@ -15,6 +15,7 @@ from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.mallows import MallowsCounting
 from stirred.randomness.entropy import Entropy
+from tests.mechanisms.records.kernels.reference import rates_by_stratum
 
 
 def compile_kernels() -> None:
@@ -23,7 +24,7 @@ def compile_kernels() -> None:
     stratum = np.repeat(np.arange(500, dtype=np.uint32), 3)
     for rates in (
         Rates.constant(Fraction(1, 3), strata=500),
-        Rates.by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
+        rates_by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
         Rates(
             values=(Fraction(1, 3), Fraction(1, 2)),
             index=np.arange(1500, dtype=np.uint16) % 2,

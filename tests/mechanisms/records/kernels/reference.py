@@ -22,6 +22,13 @@ from stirred.randomness.entropy import BUFFER_WORDS, Entropy, Keystream, WordRea
 from stirred.randomness.integers import below, permutation
 
 
+def rates_by_stratum(rates: Sequence[Fraction]) -> Rates:
+    """Return the rates given in order of stratum code, as the kernel takes them."""
+    values = tuple(dict.fromkeys(rates))
+    index = np.array([values.index(rate) for rate in rates], dtype=np.uint32)
+    return Rates(values=values, index=None if len(values) == 1 else index, strata=len(rates))
+
+
 def swap_reference(
     stratum: Sequence[int], swap: Sequence[int], *, rates: Rates, entropy: Entropy
 ) -> tuple[list[int], int]:

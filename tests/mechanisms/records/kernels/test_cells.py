@@ -41,7 +41,7 @@ def test_cells_are_those_of_a_plain_count(
         assert (found.codes is not None) == ranked
         assert listed(found) == counted(stratum, swap)
         assert found.value is not None
-        own = found.starts[stratum] + found.place[found.value]
+        own = found.starts[stratum] + found.value
         assert (np.bincount(own, minlength=found.have.size) == found.have).all()
 
 
@@ -57,14 +57,6 @@ def test_codes_out_of_range_are_refused(ranked: bool, monkeypatch: pytest.Monkey
             CellCounts.by_value(stratum, swap, strata=9, values=9, workers=workers)
     with pytest.raises(ValueError, match="code 9 is out of range"):
         CellCounts.by_stratum(bad, strata=9, workers=workers)
-
-
-def test_values_of_the_same_strata_lie_side_by_side() -> None:
-    """Values 0 and 2 occur in stratum 1, values 1 and 3 in stratum 0."""
-    swap = np.tile(np.arange(4, dtype=np.uint32), 10)
-    stratum = (1 - swap % 2).astype(np.uint32)
-    found = CellCounts.by_value(stratum, swap, strata=2, values=4, workers=Workers(threads=1))
-    assert found.place.tolist() == [2, 0, 3, 1]
 
 
 def test_margins_are_the_same_by_all_three_ways(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.mechanisms.records.laws.mallows import MallowsCounting
 from stirred.randomness.bernoulli import Threshold
 from stirred.randomness.entropy import Entropy
+from tests.mechanisms.records.kernels.reference import rates_by_stratum
 
 ROWS, STRATA, VALUES = 150_000, 900, 6
 
@@ -27,7 +28,7 @@ ROWS, STRATA, VALUES = 150_000, 900, 6
 def kernels(rows: slice | npt.NDArray[np.uint32] = slice(None)) -> dict[str, Callable[..., int]]:
     """Return the members of the family; where every record has its own rate, for these rows of the file."""
     rng = np.random.default_rng(5)
-    by_stratum = Rates.by_stratum([Fraction(1, 2 + n % 3) for n in range(STRATA)])
+    by_stratum = rates_by_stratum([Fraction(1, 2 + n % 3) for n in range(STRATA)])
     low = Rates.constant(Fraction(1, 150), strata=STRATA)  # of many strata exactly one record is selected
     kinds, rates = rng.integers(0, 3, ROWS).astype(np.uint16), (Fraction(1, 3), Fraction(1, 10), Fraction(4, 7))
     counted = partial(swap_counted_in_place, strata=STRATA, values=VALUES)

@@ -19,7 +19,7 @@ from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.selected import swap_in_place
 from stirred.randomness import Entropy
 from tests.depth import examples
-from tests.mechanisms.records.kernels.reference import swap_reference
+from tests.mechanisms.records.kernels.reference import rates_by_stratum, swap_reference
 
 RATES = [
     Fraction(0),
@@ -40,7 +40,7 @@ def files(draw: st.DrawFn) -> tuple[list[int], Rates]:
     rates = draw(st.lists(st.sampled_from(RATES), min_size=strata, max_size=strata))
     if draw(st.booleans()):
         rates = rates[:1] * strata
-    return stratum, Rates.by_stratum(rates)
+    return stratum, rates_by_stratum(rates)
 
 
 def swapped(
@@ -206,7 +206,7 @@ def test_words_at_the_edge_of_a_rate_fall_on_the_right_side(
     first = [1, 0] if selected else [0, 1]
     swap, _ = swapped([0, 0], rates=Rates.constant(rate, strata=1), entropy=scripted_entropy(script))
     assert swap.tolist() == first
-    two_rates = Rates.by_stratum([rate, Fraction(1, 2)])
+    two_rates = rates_by_stratum([rate, Fraction(1, 2)])
     swap, _ = swapped([0, 0, 1, 1], rates=two_rates, entropy=scripted_entropy(script))
     # The redraw reads one yes and one no and must draw again: two yes.
     assert swap.tolist() == [*first, 3, 2]
@@ -231,7 +231,7 @@ def test_ties_in_selection_are_settled_by_further_words(scripted_entropy: Callab
     }
     for rates in (
         Rates.constant(Fraction(1, 3), strata=2),
-        Rates.by_stratum([Fraction(1, 3), Fraction(1, 4)]),
+        rates_by_stratum([Fraction(1, 3), Fraction(1, 4)]),
     ):
         entropy = scripted_entropy(script)
         swap, tally = swapped([0] * 6, rates=rates, entropy=entropy)

@@ -24,9 +24,14 @@ from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.mechanisms.records.law import tables_with_margins
 from stirred.mechanisms.records.laws.permutation import varying_rate_law
-from stirred.mechanisms.records.laws.varying import exactly_one_at_most, stratum_epsilon, varying_rate_epsilon
+from stirred.mechanisms.records.laws.varying import (
+    exactly_one_at_most,
+    rules_in_words,
+    stratum_epsilon,
+    varying_rate_epsilon,
+)
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
-from stirred.mechanisms.records.strata import RateRange
+from stirred.mechanisms.records.strata import RateRange, rate_for
 from stirred.release.advice import relatives
 from stirred.release.expectation import expectations, within_reach
 from stirred.release.tables import wanted_tables
@@ -140,7 +145,7 @@ def test_the_last_rule_that_fits_wins_for_every_record() -> None:
     rates = swap.plan(data).strata.by_record
     assert rates is not None
     given = [rates.of_record(row, 0) for row in range(data.height)]
-    assert given == [swap.swap_law.rate_rules.of(record) for record in data.to_dicts()]
+    assert given == [rate_for(record, swap.swap_law.rules, swap.swap_law.rate) for record in data.to_dicts()]
     assert len({*given}) == 5
 
 
@@ -312,7 +317,8 @@ def test_the_promise_cites_its_theorem_its_rules_and_its_condition() -> None:
 def test_a_plan_of_many_rules_is_told_from_another() -> None:
     rules = [{"row": row, "rate": f"1/{row + 2}"} for row in range(7)] * 3
     swap = BY_HOLD.with_settings(rates=rules)
-    text, other = (str(swap.with_settings(rates=each).swap_law.rate_rules) for each in (rules, [*rules[1:], rules[0]]))
+    laws = [swap.with_settings(rates=each).swap_law for each in (rules, [*rules[1:], rules[0]])]
+    text, other = (rules_in_words(law.rules, law.rate) for law in laws)
     assert "9 more rules (sha256" in text
     assert text != other
 

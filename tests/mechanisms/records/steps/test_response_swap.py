@@ -19,9 +19,10 @@ from stirred.data.column_doubts import LOOKS_INSIDE
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Rated, tunable
 from stirred.mechanisms.records.kernels import addressing
+from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.steps.chains import perturbed_before, response_epsilon
-from stirred.mechanisms.records.steps.response import ResponseLaw, ResponseSwap, respond
+from stirred.mechanisms.records.steps.response import Response, ResponseSwap, respond
 from stirred.randomness.entropy import BUFFER_WORDS
 from stirred.spec.budget import Budget
 from stirred.spec.doubts import Doubt
@@ -49,11 +50,15 @@ def planned(swap: ResponseSwap, data: Any) -> SwapPlan:
     return plan
 
 
-def law(on_swap: bool, *, change: Fraction = TENTH, rate: Fraction = QUARTER, values: str = "xy") -> ResponseLaw:
-    return ResponseLaw(values=tuple(values), change=change, rate=rate, on_swap=on_swap)
+def law(on_swap: bool, *, change: Fraction = TENTH, values: str = "xy") -> Response:
+    return Response(respond="county", values=tuple(values), change=change, on_swap=on_swap)
 
 
-def swap_flavor(of: ResponseLaw, laws: dict[Any, Law]) -> Exact:
+def laws_of(one: Response, universe: list[Any], *, rate: Fraction = QUARTER) -> dict[Any, Law]:
+    return {table: one.small_law(table, PermutationLaw(rate=rate).on_small) for table in universe}
+
+
+def swap_flavor(of: Response, laws: dict[Any, Law]) -> Exact:
     """The largest loss over the universes that fix the whole perturbed side as well."""
     groups: dict[Hashable, dict[Any, Law]] = {}
     for table, each in laws.items():
@@ -67,7 +72,7 @@ def swap_flavor(of: ResponseLaw, laws: dict[Any, Law]) -> Exact:
 @BOTH_SIDES
 def test_t28_both_flavors_of_two_records(on_swap: bool) -> None:
     one = law(on_swap)
-    laws = {table: one.of(table) for table in one.universe("ab", "11")}
+    laws = laws_of(one, one.universe("ab", "11"))
     assert loss_of_laws(laws) == ln(9)
     inside = swap_flavor(one, laws)
     assert float(inside) == pytest.approx(1.04662, abs=5e-6)
@@ -81,8 +86,8 @@ def test_t28_both_flavors_of_two_records(on_swap: bool) -> None:
 @BOTH_SIDES
 def test_the_case_of_two_and_two_records_through_the_member(on_swap: bool) -> None:
     """(2,2), S = 2, f = p = 1/10: 1.82357 under the flavor of the swap, at most min(2.19722, 2.65599)."""
-    one = law(on_swap, rate=TENTH)
-    laws: dict[Any, Law] = {table: one.of(table) for table in one.universe("aabb", "1111")}
+    one = law(on_swap)
+    laws = laws_of(one, one.universe("aabb", "1111"), rate=TENTH)
     inside = {t: each for t, each in laws.items() if sorted(one.sides(r)[0][1] for r in t) == ["x", "x", "y", "y"]}
     assert float(loss_of_laws(inside)) == pytest.approx(1.82357, abs=5e-6)
     assert loss_of_laws(laws) <= ln(9)
@@ -95,11 +100,11 @@ def test_the_case_of_two_and_two_records_through_the_member(on_swap: bool) -> No
 def test_the_exact_loss_of_either_flavor_is_within_its_budget(
     on_swap: bool, rest: str, values: str, change: str, rate: str
 ) -> None:
-    one = law(on_swap, change=Fraction(change), rate=Fraction(rate), values=values)
-    laws = {table: one.of(table) for table in one.universe("ab", rest)}
+    one = law(on_swap, change=Fraction(change), values=values)
+    laws = laws_of(one, one.universe("ab", rest), rate=Fraction(rate))
     sharp = psa_sharp_epsilon(Fraction(rate), stratum=2)
     response = response_epsilon(Fraction(change), values=len(values))
-    budget = perturbed_before(sharp, response, rest=sharp if rest == "12" else None)
+    budget = perturbed_before(sharp, response, rest=sharp if rest == "12" else ZERO)
     assert loss_of_laws(laws) <= budget.one
     assert swap_flavor(one, laws) <= budget.both
 
@@ -107,8 +112,8 @@ def test_the_exact_loss_of_either_flavor_is_within_its_budget(
 @BOTH_SIDES
 def test_beside_other_variables_both_losses_add_up_and_the_sum_is_attained(on_swap: bool) -> None:
     """The response's own loss alone is false as soon as something else is swapped or held with its variable."""
-    one = law(on_swap, change=QUARTER, rate=TENTH)
-    laws = {table: one.of(table) for table in one.universe("ab", "12")}
+    one = law(on_swap, change=QUARTER)
+    laws = laws_of(one, one.universe("ab", "12"), rate=TENTH)
     response, sharp = response_epsilon(QUARTER, values=2), psa_sharp_epsilon(TENTH, stratum=2)
     assert loss_of_laws(laws) == response + sharp > max(response, sharp)
     assert swap_flavor(one, laws) == sharp > response
@@ -303,11 +308,11 @@ def test_released_tables_follow_the_exact_law(on_swap: bool, p_value: PValue) ->
     seen = dict(texts.value_counts().rows())
     records = list(zip(zip(rest, values, strict=True), other, strict=True))
 
-    def fits(**settings_: Any) -> float:
-        one = replace(law(on_swap, change=Fraction(1, 5), rate=Fraction(1, 3)), **settings_)
+    def fits(*, change: Fraction = Fraction(1, 5), rate: Fraction = Fraction(1, 3)) -> float:
+        one = law(on_swap, change=change)
         dataset = tuple((o, s) if on_swap else (s, o) for s, o in records)
         chances: dict[str, Fraction] = {}
-        for table, chance in one.of(dataset).probabilities.items():
+        for table, chance in laws_of(one, [dataset], rate=rate)[dataset].probabilities.items():
             rows = sorted((o, *s) for s, o in (one.sides(record) for record in table))  # type: ignore[attr-defined]
             key = " ".join("".join(row) for row in rows)
             chances[key] = chances.get(key, Fraction(0)) + chance

@@ -1,10 +1,8 @@
 """The cells of a file: its strata, or the swap values of its strata, and how many records lie in each.
 
-Importing this module loads numba. The cell of a record is ``starts[stratum] + place[value]``. Where strata times swap
-values are few, ``value`` is the swap code, some cells are empty, and places bring together the values that occur in the
-same strata: a table whose entries in use lie close together stays in the cache. Otherwise ``value`` is the rank of the
-code among those of the stratum. ``occupied`` gives the cells in one order in both cases, so that nothing depends on
-which it is.
+Importing this module loads numba. The cell of a record is ``starts[stratum] + value``. Where strata times swap values
+are few, ``value`` is the swap code, and some cells are empty; otherwise it is the rank of the code among those of the
+stratum. ``occupied`` gives the cells in one order in both cases, so that nothing depends on which it is.
 """
 
 from __future__ import annotations
@@ -26,18 +24,14 @@ from stirred.mechanisms.records.kernels.partition import (
     Values,
     Workers,
     every_row,
-    group_block,
     partition_rows,
     require_below,
-    ungroup_block,
 )
 from stirred.randomness.compiled import compiled
 
 # Tables of this many cells are cheap even for a few records; larger ones must not exceed the number of records.
 _FEW_CELLS: Final = 1 << 12
 _MOST_CELLS: Final = 1 << 24
-# Chunks of rows in which to see which values occur together.
-_LOOKED_AT: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +45,6 @@ class CellCounts:
     starts: Offsets
     have: Values
     value: Values | None = None
-    place: Values
     codes: Values | None = None
 
     @classmethod
@@ -68,8 +61,7 @@ class CellCounts:
             count_codes(stratum[rows_of(chunk)], have)
 
         have = _count(count, rows=stratum.size, cells=strata, workers=workers)
-        place = np.zeros(1, dtype=np.uint32)
-        return cls(stratum=stratum, starts=np.arange(strata + 1, dtype=np.int64), have=have, place=place)
+        return cls(stratum=stratum, starts=np.arange(strata + 1, dtype=np.int64), have=have)
 
     @classmethod
     def by_value(cls, stratum: Codes, swap: Values, *, strata: int, values: int, workers: Workers) -> CellCounts:
@@ -83,16 +75,15 @@ class CellCounts:
         if strata * values > max(_FEW_CELLS, min(_MOST_CELLS, stratum.size)):
             return _ranked(stratum, swap, strata=strata, values=values, workers=workers)
         starts = np.arange(strata + 1, dtype=np.int64) * values
-        place = _places(stratum, swap, strata=strata, values=values)
 
         def count(chunk: int, have: Values) -> None:
             rows = rows_of(chunk)
             require_below(stratum[rows], groups=strata)
             require_below(swap[rows], groups=values)
-            _count_pairs(stratum[rows], swap[rows], starts, place, have)
+            _count_pairs(stratum[rows], swap[rows], starts, have)
 
         have = _count(count, rows=stratum.size, cells=strata * values, workers=workers)
-        return cls(stratum=stratum, starts=starts, have=have, value=swap, place=place)
+        return cls(stratum=stratum, starts=starts, have=have, value=swap)
 
     def occupied(self) -> tuple[npt.NDArray[np.int64], Offsets, Values]:
         """Return the cells that are not empty, where those of a stratum begin, and their swap codes.
@@ -105,10 +96,7 @@ class CellCounts:
             return cells, begins, np.empty(0, dtype=np.uint32)
         if self.codes is not None:
             return cells, begins, self.codes
-        start = np.repeat(self.starts[:-1], np.diff(begins))
-        codes = np.argsort(self.place)[cells - start]
-        order = np.argsort(start + codes)
-        return cells[order], begins, codes[order].astype(np.uint32)
+        return cells, begins, (cells - np.repeat(self.starts[:-1], np.diff(begins))).astype(np.uint32)
 
 
 def _count(count: Callable[[int, Values], None], *, rows: int, cells: int, workers: Workers) -> Values:
@@ -126,19 +114,6 @@ def _count(count: Callable[[int, Values], None], *, rows: int, cells: int, worke
     return tables[0]
 
 
-def _places(stratum: Codes, swap: Values, *, strata: int, values: int) -> Values:
-    """Order the swap values by the first stratum that they are seen in, in some of the rows; return their places."""
-    home = np.full(values, strata, dtype=np.uint32)
-    chunks = chunks_of(stratum.size)
-    for chunk in range(0, chunks, max(1, chunks // _LOOKED_AT)):
-        require_below(stratum[rows_of(chunk)], groups=strata)
-        require_below(swap[rows_of(chunk)], groups=values)
-        _find_homes(stratum[rows_of(chunk)], swap[rows_of(chunk)], home)
-    place = np.empty(values, dtype=np.uint32)
-    place[np.argsort(home, kind="stable")] = np.arange(values, dtype=np.uint32)
-    return place
-
-
 def _ranked(stratum: Codes, swap: Values, *, strata: int, values: int, workers: Workers) -> CellCounts:
     """Return the cells of many strata and swap values: those that occur, found block by block."""
     shift = addressing.block_shift(strata, rows=stratum.size)
@@ -154,35 +129,24 @@ def _ranked(stratum: Codes, swap: Values, *, strata: int, values: int, workers: 
     nothing = np.empty(0, dtype=np.uint32)
     found = [(nothing, nothing)] * rows.blocks
 
-    def work(block: int) -> None:
-        entries = slice(*rows.bounds[block : block + 2])
-        own = listed[entries]
-        offsets = group_block(own, inner[entries], codes=1 << shift)
+    def work(block: int, own: Values, offsets: Offsets) -> None:
         codes, have = np.empty_like(own), np.zeros_like(own)
         seen = np.full(values, -1, dtype=np.int64)
         cells = _rank_values(own, offsets, seen, codes, have, sizes[(block << shift) + 1 :])
         found[block] = codes[:cells].copy(), have[:cells].copy()
-        ungroup_block(own, inner[entries], offsets)
 
-    workers.run("number", work, rows.largest_first())
+    rows.by_code("number", work, listed, inner, workers=workers)
     value = np.empty_like(swap)
     rows.give_back(listed, value, workers=workers)
     codes, have = (np.concatenate([part[i] for part in found] or [nothing]) for i in range(2))
-    place = np.arange(sizes.max(), dtype=np.uint32)
     starts = np.cumsum(sizes[: strata + 1])
-    return CellCounts(stratum=stratum, starts=starts, have=have, value=value, place=place, codes=codes)
+    return CellCounts(stratum=stratum, starts=starts, have=have, value=value, codes=codes)
 
 
 @compiled
-def _count_pairs(stratum: Codes, value: Values, starts: Offsets, place: Values, have: Values) -> None:
+def _count_pairs(stratum: Codes, value: Values, starts: Offsets, have: Values) -> None:
     for row in range(stratum.size):
-        have[starts[stratum[row]] + place[value[row]]] += np.uint32(1)
-
-
-@compiled
-def _find_homes(stratum: Codes, value: Values, home: Values) -> None:
-    for row in range(stratum.size):
-        home[value[row]] = min(home[value[row]], np.uint32(stratum[row]))
+        have[starts[stratum[row]] + value[row]] += np.uint32(1)
 
 
 @compiled

@@ -3,7 +3,7 @@
 Given the number u of R6 the selected counts are independent; of c records with a value, g are selected with weight
 C(c,g) (x u)^g / g!, and a selected record keeps its value with probability g/k. So E[g] - E[g^2/k] records change,
 and E[g^2/k] is the mean of E[g^2 | u]/u over the law of u, proportional to e^-u times the sums of the weights
-(``moments``, the oracle of this module). The sums are Laguerre polynomials with negative
+(``redrawn_counts`` of ``laws.conditioned``, the oracle of this module). The sums are Laguerre polynomials with negative
 roots: the log of the density of u is concave, so that its peak and its ends are found safely. Double precision:
 for plans and reports, no random outcome depends on it.
 """

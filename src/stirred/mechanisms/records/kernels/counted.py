@@ -15,6 +15,7 @@ it does depends on their number alone.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -34,10 +35,8 @@ from stirred.mechanisms.records.kernels.partition import (
     Values,
     Workers,
     derange_groups,
-    group_block,
     partition_rows,
     require_columns,
-    ungroup_block,
 )
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
@@ -86,21 +85,15 @@ class CountedExchange:
         self._scratch = Scratch()
 
     def run(self, swap: Values, *, workers: Workers) -> bool:
-        """CountedExchange, or return False, with nothing done, if some cells are short of candidates."""
+        """Exchange, or return False, with nothing done, if some cells are short of candidates."""
         cells, shift = self._cells, self._shift
         strata = cells.starts.size - 1
         rows = partition_rows(cells.stratum, groups=strata, shift=shift, mark=self._mark, workers=workers)
         listed, inner = rows.gather(swap if cells.value is None else cells.value, workers=workers)
         candidates = np.zeros_like(self._need)
 
-        def work(block: int) -> None:
-            entries = slice(*rows.bounds[block : block + 2])
-            codes = min(1 << shift, strata - (block << shift))
-            offsets = group_block(listed[entries], inner[entries], codes=codes)
-            self._exchange(block, listed[entries], offsets, candidates)
-            ungroup_block(listed[entries], inner[entries], offsets)
-
-        workers.run("exchange", work, rows.largest_first())
+        exchange = partial(self._exchange, candidates=candidates)
+        rows.by_code("exchange", exchange, listed, inner, workers=workers)
         short = candidates < self._need
         if short.any():
             self._limits[short] = _EVERY
@@ -125,7 +118,7 @@ class CountedExchange:
         found = _mark_strata(words, stratum, self._highest, room)
         if cells.value is not None:
             value = cells.value[rows_of(chunk)]
-            found = _mark_cells(words, stratum, value, cells.starts, cells.place, self._limits, room[:found])
+            found = _mark_cells(words, stratum, value, cells.starts, self._limits, room[:found])
         return room[:found].copy()
 
     def _exchange(self, block: int, listed: Values, offsets: Offsets, candidates: Values) -> None:
@@ -138,7 +131,7 @@ class CountedExchange:
             candidates[own] = np.diff(offsets)
             kinds[:] = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
         else:
-            _number(listed, offsets, starts, cells.place, kinds, candidates[own])
+            _number(listed, offsets, starts, kinds, candidates[own])
         choose, arrange = (stream.reader(block, buffer=self._scratch.words) for stream in self._streams[1:])
         chosen = _choose(kinds, candidates[own], self._need[own], choose)
         if cells.codes is not None:
@@ -173,7 +166,6 @@ def _mark_cells(
     stratum: Codes,
     value: Values,
     starts: Offsets,
-    place: Values,
     limits: Limits,
     marked: Positions,
 ) -> int:
@@ -181,21 +173,19 @@ def _mark_cells(
     found = 0
     for number in range(marked.size):
         row = marked[number]
-        limit = limits[starts[stratum[row]] + place[value[row]]]
+        limit = limits[starts[stratum[row]] + value[row]]
         marked[found] = row
         found += (words[row >> 1] >> np.uint32((row & 1) << 4)) & _HALF <= limit
     return found
 
 
 @compiled
-def _number(
-    listed: Values, offsets: Offsets, starts: Offsets, place: Values, kinds: Values, candidates: Values
-) -> None:
+def _number(listed: Values, offsets: Offsets, starts: Offsets, kinds: Values, candidates: Values) -> None:
     """Write the cell of every candidate of a block, counted from the first cell of the block, and count them."""
     for part in range(offsets.size - 1):
         first = starts[part] - starts[0]
         for record in range(offsets[part], offsets[part + 1]):
-            cell = first + place[listed[record]]
+            cell = first + listed[record]
             kinds[record] = cell
             candidates[cell] += np.uint32(1)
 
@@ -230,17 +220,13 @@ def _choose_kinds(kinds: Values, left: Values, words: Words, cursor: Offsets, st
 
 
 class Counting(Protocol):
-    """How many records a swap selects."""
+    """How many records a swap selects: of each swap value (``by_value``) or of the stratum; whether all must move."""
 
     @property
-    def by_value(self) -> bool:
-        """Say whether the numbers are those of each swap value, or of the stratum as a whole."""
-        ...
+    def by_value(self) -> bool: ...
 
     @property
-    def derange(self) -> bool:
-        """Say whether the selected must all move."""
-        ...
+    def derange(self) -> bool: ...
 
     def draw(self, values: Values, counts: Counts, words: WordReader) -> Counts:
         """Return how many to select of each swap value of a stratum (or of all together), given how many there are.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.kernels.partition import (
     Codes,
+    Offsets,
     Scratch,
     Values,
     Workers,
     every_row,
-    group_block,
     partition_rows,
     require_column,
 )
@@ -44,10 +44,8 @@ def release_order(codes: Codes, *, entropy: Entropy, groups: int | None = None, 
     keystream = entropy.keystream(addressing.SHUFFLE)
     scratch = Scratch()
 
-    def work(block: int) -> None:
-        entries = slice(*rows.bounds[block : block + 2])
-        offsets = group_block(order[entries], inner[entries], codes=1 << shift)
-        shuffle_slices(order[entries], offsets, keystream.reader(block, buffer=scratch.words))
+    def work(block: int, own: Values, offsets: Offsets) -> None:
+        shuffle_slices(own, offsets, keystream.reader(block, buffer=scratch.words))
 
-    workers.run("shuffle", work, rows.largest_first())
+    rows.by_code("shuffle", work, order, inner, workers=workers, back=False)
     return order

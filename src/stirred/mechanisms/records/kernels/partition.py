@@ -99,6 +99,8 @@ Limits = Positions
 Items = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
+# Given the number of a block, its list grouped by code, and where each code's slice begins.
+BlockWork = Callable[[int, Values, Offsets], None]
 # Given the number of a chunk, returns the positions in it of the rows that take part.
 Mark = Callable[[int], Positions]
 # Handed to a thread at once: one chunk is less work than finding it.
@@ -116,6 +118,7 @@ class Partition:
     """
 
     codes: Codes
+    groups: int
     shift: int
     positions: list[Positions]
     starts: Offsets
@@ -123,12 +126,10 @@ class Partition:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks."""
         return self.bounds.size - 1
 
     @property
     def size(self) -> int:
-        """The number of rows that take part."""
         return int(self.bounds[-1])
 
     def gather(self, values: Values | None, *, workers: Workers) -> tuple[Values, Positions]:
@@ -157,11 +158,25 @@ class Partition:
 
         workers.run("return", work, range(len(self.positions)), at_once=_CHUNKS_AT_ONCE)
 
-    def largest_first(self) -> list[int]:
-        """Return the blocks whose lists hold anything, the longest first so that no thread ends late."""
+    def by_code(
+        self, stage: str, work: BlockWork, listed: Values, inner: Positions, *, workers: Workers, back: bool = True
+    ) -> None:
+        """Do the work of every block that holds anything on its list grouped by code, then bring it ``back`` in order.
+
+        The longest lists come first: no thread ends late.
+        """
+
+        def one(block: int) -> None:
+            entries = slice(*self.bounds[block : block + 2])
+            own, codes = listed[entries], min(1 << self.shift, self.groups - (block << self.shift))
+            offsets = group_block(own, inner[entries], codes=codes)
+            work(block, own, offsets)
+            if back:
+                ungroup_block(own, inner[entries], offsets)
+
         sizes = np.diff(self.bounds)
         order = np.argsort(-sizes, kind="stable")
-        return [int(block) for block in order[: np.count_nonzero(sizes)]]
+        workers.run(stage, one, [int(block) for block in order[: np.count_nonzero(sizes)]])
 
     def _chunk(self, chunk: int) -> tuple[Codes, Positions, Offsets]:
         return self.codes[rows_of(chunk)], self.positions[chunk], self.starts[chunk].copy()
@@ -185,7 +200,8 @@ def partition_rows(codes: Codes, *, groups: int, shift: int, mark: Mark, workers
     ends = np.cumsum(counts.T.ravel())
     starts = ends.reshape(counts.T.shape).T - counts
     bounds = np.concatenate([[0], np.cumsum(counts.sum(axis=0))]).astype(np.int64)
-    return Partition(codes=codes, shift=shift, positions=positions, starts=np.ascontiguousarray(starts), bounds=bounds)
+    starts = np.ascontiguousarray(starts)
+    return Partition(codes=codes, groups=groups, shift=shift, positions=positions, starts=starts, bounds=bounds)
 
 
 def every_row(rows: int) -> Mark:

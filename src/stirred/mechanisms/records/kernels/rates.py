@@ -23,8 +23,6 @@ class Rates:
 
     >>> Rates.constant(Fraction(1, 20), strata=357).of_record(0, 12)
     Fraction(1, 20)
-    >>> Rates.by_stratum([Fraction(1, 2), Fraction(0), Fraction(1, 2)]).of_record(0, 2)
-    Fraction(1, 2)
     >>> kinds = np.array([0, 0, 1], dtype=np.uint16)
     >>> Rates(values=(Fraction(1, 20), Fraction(1, 2)), index=kinds, strata=1, by_record=True).of_record(2, 0)
     Fraction(1, 2)
@@ -55,15 +53,6 @@ class Rates:
     def constant(cls, rate: Fraction, *, strata: int) -> Rates:
         """Return the same rate for every stratum."""
         return cls(values=(rate,), strata=strata)
-
-    @classmethod
-    def by_stratum(cls, rates: Sequence[Fraction]) -> Rates:
-        """Return the rates given in order of stratum code."""
-        values = tuple(dict.fromkeys(rates))
-        if len(values) == 1:
-            return cls.constant(values[0], strata=len(rates))
-        place = {rate: number for number, rate in enumerate(values)}
-        return cls(values=values, index=np.array([place[rate] for rate in rates], dtype=np.uint32), strata=len(rates))
 
     def of_record(self, row: int, stratum: int) -> Fraction:
         """Return the rate of a record in a row and a stratum."""

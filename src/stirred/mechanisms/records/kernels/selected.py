@@ -38,16 +38,17 @@ from stirred.mechanisms.records.kernels.partition import (
     Values,
     Workers,
     derange_groups,
-    group_block,
     partition_rows,
     require_columns,
-    ungroup_block,
 )
 from stirred.mechanisms.records.kernels.rates import Rates, thresholds
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
 from stirred.randomness.kernel import shuffle_slices
+
+# Of a chunk in which all rows have the first rate.
+_FIRST: Final = np.zeros(CHUNK_ROWS, dtype=np.uint16)
 
 
 class Selector:
@@ -65,11 +66,11 @@ class Selector:
     def mark(self, chunk: int) -> Positions:
         """Return the positions of the selected rows of a chunk."""
         codes = self._stratum[rows_of(chunk)]
-        words = self._scratch.words[: codes.size]
-        room = self._scratch.positions
+        words, room, index = self._scratch.words[: codes.size], self._scratch.positions, self._rates.index
+        kinds = _FIRST[: codes.size] if index is None else index[rows_of(chunk) if self._rates.by_record else codes]
         self._excerpt.fill(self._words, chunk, words)
         state = np.zeros(2, dtype=np.int64)  # rows decided, rows selected
-        while not self._decide(chunk, codes, words, room, state):
+        while not _select(words, kinds, self._digits, self._ties, room, state):
             tied, selected = state.tolist()
             # One word in 2**32 agrees with the rate so far; its row reads on in its own stream.
             row = chunk * CHUNK_ROWS + tied
@@ -78,31 +79,9 @@ class Selector:
             state += (1, bernoulli(self._rates.of_record(row, int(codes[tied])), further))
         return room[: state[1]].copy()
 
-    def _decide(self, chunk: int, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
-        index = self._rates.index
-        if index is None:
-            return _select_at_one_rate(words, self._digits[0], self._ties[0], room, state)
-        kinds = index[rows_of(chunk) if self._rates.by_record else codes]
-        return _select_by_kind(words, kinds, self._digits, self._ties, room, state)
-
 
 @compiled
-def _select_at_one_rate(words: Words, digit: np.uint64, tie: np.uint64, room: Positions, state: Offsets) -> bool:
-    selected = state[1]
-    for row in range(state[0], words.size):
-        word = np.uint64(words[row])
-        if word == tie:
-            state[0], state[1] = row, selected
-            return False
-        # Written always and kept only if selected: a branch would be mispredicted at every success.
-        room[selected] = row
-        selected += word < digit
-    state[0], state[1] = words.size, selected
-    return True
-
-
-@compiled
-def _select_by_kind(words: Words, kinds: Codes, digits: Items, ties: Items, room: Positions, state: Offsets) -> bool:
+def _select(words: Words, kinds: Codes, digits: Items, ties: Items, room: Positions, state: Offsets) -> bool:
     selected = state[1]
     for row in range(state[0], words.size):
         word = np.uint64(words[row])
@@ -110,6 +89,7 @@ def _select_by_kind(words: Words, kinds: Codes, digits: Items, ties: Items, room
         if word == ties[kind]:
             state[0], state[1] = row, selected
             return False
+        # Written always and kept only if selected: a branch would be mispredicted at every success.
         room[selected] = row
         selected += word < digits[kind]
     state[0], state[1] = words.size, selected
@@ -144,7 +124,7 @@ def swap_in_place(
     >>> from fractions import Fraction
     >>> stratum = np.repeat(np.arange(3, dtype=np.uint32), 4)
     >>> swap = np.arange(12, dtype=np.uint32)
-    >>> rates = Rates.by_stratum([Fraction(1), Fraction(0), Fraction(1)])
+    >>> rates = Rates(values=(Fraction(1), Fraction(0)), index=np.array([0, 1, 0], dtype=np.uint32), strata=3)
     >>> swap_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os())
     8
     >>> swap[4:8].tolist(), sorted(swap[:4].tolist()), bool((swap[:4] == np.arange(4)).any())
@@ -184,15 +164,12 @@ def _exchange(
     listed, inner = selection.gather(swap, workers=workers)
     scratch = Scratch()
 
-    def work(block: int) -> None:
-        entries = slice(*selection.bounds[block : block + 2])
+    def work(block: int, own: Values, offsets: Offsets) -> None:
         flags = alone[block << selection.shift : (block + 1) << selection.shift]
-        offsets = group_block(listed[entries], inner[entries], codes=flags.size)
         np.equal(np.diff(offsets), 1, out=flags)
-        arrange(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
-        ungroup_block(listed[entries], inner[entries], offsets)
+        arrange(own, offsets, keystream.reader(block, buffer=scratch.words))
 
-    workers.run("derange" if derange else "shuffle", work, selection.largest_first())
+    selection.by_code("derange" if derange else "shuffle", work, listed, inner, workers=workers)
     selection.give_back(listed, swap, workers=workers)
     return alone
 
@@ -227,14 +204,11 @@ class Redraw:
         rows, inner = members.gather(None, workers=workers)
         selected = np.zeros(members.blocks, dtype=np.int64)
 
-        def work(block: int) -> None:
-            entries = slice(*members.bounds[block : block + 2])
-            strata = min(1 << shift, self._flags.size - (block << shift))
-            records, offsets = rows[entries], group_block(rows[entries], inner[entries], codes=strata)
+        def work(block: int, records: Values, offsets: Offsets) -> None:
             chosen = self._select(block, records, offsets, first=block << shift)
             selected[block] = self._derange(block, records, offsets, chosen)
 
-        workers.run("redraw", work, members.largest_first())
+        members.by_code("redraw", work, rows, inner, workers=workers, back=False)
         return int(selected.sum())
 
     def _mark(self, chunk: int) -> Positions:

@@ -11,15 +11,17 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import combinations
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import Rate, RedrawnStratum, StratumAudit, SwapCellLaw
+from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, RedrawnStratum, StratumAudit, SwapCellLaw
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
@@ -30,7 +32,6 @@ from stirred.mechanisms.records.laws.counting import (
     exact_loss_of_kernel,
     up_to_symmetry,
 )
-from stirred.mechanisms.records.laws.moments import ConditionedMoments
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import Shares, Strata, SwapMargins
 from stirred.spec.budget import Derived
@@ -137,19 +138,16 @@ class ConditionedLaw(SwapLaw):
             )
         return {code: self.redraw_law[str(value)] for code, value in enumerate(values)}
 
-    @property
-    def _declared(self) -> str:
-        """Return a declared law in full where it is short, and by its checksum otherwise."""
-        assert not isinstance(self.redraw_law, str)
-        text = ", ".join(f"{value}: {mass}" for value, mass in self.redraw_law.items())
-        return text if len(text) <= 200 else f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
-
     def policy(self, strata: Strata, swap: Coded) -> Policy:
         """Return the loss by the two smallest masses of each stratum (R6)."""
-        which = {
-            "uniform": "uniform over the swap values of the stratum, a function of the invariants",
-            "proportional": "proportional to the counts of the stratum, a function of the invariants",
-        }.get(str(self.redraw_law)) or f"fixed beforehand ({self._declared})"
+        if isinstance(self.redraw_law, str):
+            how = "uniform over the swap values" if self.redraw_law == "uniform" else "proportional to the counts"
+            which = f"{how} of the stratum, a function of the invariants"
+        else:
+            declared = ", ".join(f"{value}: {mass}" for value, mass in self.redraw_law.items())
+            if len(declared) > 200:
+                declared = f"sha256 {hashlib.sha256(declared.encode()).hexdigest()}"
+            which = f"fixed beforehand ({declared})"
         formula = (
             "half the sum of ln(1 + 1/(o pi)) over the two smallest masses pi of a live stratum, o the odds of rate "
             f"{self.rate}, and the error bound of the sampler; the law is {which}"
@@ -166,17 +164,16 @@ class ConditionedLaw(SwapLaw):
         if rate == 0:
             return INFINITE
         first, second = margins.smallest(masses)
-        live = strata.live[margins.stratum[first]]
+        stratum, codes, counts = margins.stratum, margins.value, margins.count
+        live = strata.live[stratum[first]]
         first, second = first[live], second[live]
         odds = float(rate / (1 - rate))
         ratio = (1 + 1 / (odds * masses[first])) * (1 + 1 / (odds * masses[second]))
-        values, stratum = swap.levels.to_series(0), margins.stratum
+        present, sizes, values = margins.values_present, margins.records, swap.levels.to_series(0)
 
-        def exactly(i: int) -> Fraction:
-            present = int(margins.values_present[stratum[i]])
-            return self._mass(
-                values[int(margins.value[i])], int(margins.count[i]), int(margins.records[stratum[i]]), present
-            )
+        def exactly(place: int) -> Fraction:
+            here, value = stratum[place], values[int(codes[place])]
+            return self._mass(value, int(counts[place]), int(sizes[here]), int(present[here]))
 
         close = np.flatnonzero(ratio >= ratio.max() * (1 - _CLOSE)).tolist()
         pairs = {(exactly(first[place]), exactly(second[place])) for place in close}
@@ -188,9 +185,13 @@ class ConditionedLaw(SwapLaw):
         return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
+        from stirred.mechanisms.records.kernels.changed import expected_changes
+
         rate, margins = self.rate, strata.margins
-        odds = math.inf if rate == 1 else float(rate / (1 - rate))
-        return conditioned_changes(margins, odds=odds, masses=self._float_masses(swap, margins))
+        if rate == 1:
+            return 1 - margins.count / margins.records[margins.stratum].astype(np.float64)
+        odds = float(rate / (1 - rate)) * self._float_masses(swap, margins)
+        return expected_changes(margins.stratum, margins.count, odds)
 
     def _float_masses(self, swap: Coded, margins: SwapMargins) -> Shares:
         """Return the mass of every value of every stratum, in double precision."""
@@ -208,6 +209,125 @@ class ConditionedLaw(SwapLaw):
         law = self.redraw_law if isinstance(self.redraw_law, str) else "declared"
         counting = ConditionedCounting(rate=self.rate, law=law, masses=self._masses(swap))
         return partial(swap_counted_in_place, strata=strata.count, values=swap.count, counting=counting)
+
+
+# ---- how many records are redrawn: all moments of tables follow (R18) ---------------------------------------
+#
+# Given how many records of each swap value are selected, these are drawn evenly and their values are dealt out
+# evenly, so every moment is a mean over the selected counts. Given the number u of ``redrawn`` these are independent,
+# and dividing by k, or by k(k-1), is dividing by u, or by its square, because (k-1)! is the integral of u^(k-1) e^-u.
+# That leaves sums over a few dozen values of u. The proofs are in docs/theory/moments.md.
+
+Sizes = npt.NDArray[np.int64]
+# Up to here the integrals are of a polynomial times e^-u: a Gauss-Laguerre rule has no error but rounding.
+_POLYNOMIAL: Final = 60
+# Nodes of the rules tried for larger strata, until one keeps the margins; then all points of the grid.
+_NODES: Final = (12, 24, 48)
+_KEEPS_MARGINS: Final = 1e-11
+_ACCURATE: Final = 1e-9
+
+
+def redrawn_counts(counts: Sequence[int], rate: Fraction, masses: Sequence[Fraction]) -> RedrawnCounts:
+    """Return the law of the selected counts of a stratum, for its swap values' counts and redraw probabilities.
+
+    >>> law = [Fraction(2, 5), Fraction(2, 5), Fraction(1, 5)]
+    >>> (1335 * redrawn_counts((2, 2, 1), Fraction(1, 2), law).moves[2]).round(9).tolist()  # T37
+    [134.0, 134.0, 1067.0]
+    """
+    sizes = np.asarray(counts, dtype=np.int64)
+    if rate in (0, 1) or sizes.size < 2:  # it is certain who is selected: everybody or nobody
+        selected = sizes if rate == 1 else 0 * sizes
+        k = max(int(selected.sum()), 1)
+        cumulants = np.zeros((4, 1, sizes.size))
+        cumulants[0, 0] = selected
+        return _gathered(sizes, np.ones(1), np.full(1, 1 / k), np.full(1, 1 / max(k * (k - 1), 1)), cumulants)
+    odds = [rate / (1 - rate) * mass for mass in masses]
+    if int(sizes.sum()) <= _POLYNOMIAL:
+        return _at(sizes, odds, *_laguerre(sizes, odds))
+    grid = _grid(sizes, odds)
+    for nodes in _NODES:
+        found = _at(sizes, odds, *_gauss(*grid, nodes))
+        if away_from_margins(found) < _KEEPS_MARGINS:
+            return found
+    found = _at(sizes, odds, *grid)
+    if not (away := away_from_margins(found)) < _ACCURATE:
+        raise bad_plan(
+            f"the moments of a stratum of {int(sizes.sum()):,} records are off by {away:.1g}",
+            where="rate",
+            remedy="use a rate farther from 0 and 1, or leave the moments out",
+        )
+    return found
+
+
+def _at(sizes: Sizes, odds: Sequence[Fraction], nodes: Array, shares: Array) -> RedrawnCounts:
+    from stirred.mechanisms.records.kernels.redrawn import cumulants
+
+    rates = np.array([float(x) for x in odds])
+    found = np.empty((4, nodes.size, sizes.size))
+    for place, u in enumerate(nodes.tolist()):
+        cumulants(sizes, rates, u, found[:, place])
+    return _gathered(sizes, shares, shares / nodes, shares / nodes**2, found)
+
+
+def _gathered(sizes: Sizes, shares: Array, once: Array, twice: Array, cumulants: Array) -> RedrawnCounts:
+    counts, mean = sizes.astype(np.float64), cumulants[0]
+    stay = 1 - shares @ mean / counts
+    exchanged = mean.T @ (once[:, None] * mean) + np.diag(once @ cumulants[1])
+    moves = np.diag(stay) + exchanged / counts[:, None]
+    return RedrawnCounts(
+        counts=counts, shares=shares, once=once, twice=twice, cumulants=cumulants, moves=moves, stay=stay
+    )
+
+
+def away_from_margins(found: RedrawnCounts) -> float:
+    """Return how far the sums are from what holds exactly: every record gets a value, every value its count."""
+    some = np.abs(found.moves.sum(axis=1) - 1).max()
+    return float(max(some, np.abs(found.counts @ found.moves / found.counts - 1).max()))
+
+
+def _laguerre(sizes: Sizes, odds: Sequence[Fraction]) -> tuple[Array, Array]:
+    """Return values of u and their shares in the law of u: exact for small strata, of any moment used here."""
+    from stirred.mechanisms.records.kernels.redrawn import sums
+
+    nodes, weights = np.polynomial.laguerre.laggauss(int(sizes.sum()) // 2 + 1)
+    rates, room = np.array([float(x) for x in odds]), np.empty(4)
+    logs = np.empty(nodes.size)
+    for place, u in enumerate(nodes.tolist()):
+        sums(sizes, rates, np.ones(sizes.size), np.zeros_like(sizes), u, room)
+        logs[place] = room[0]
+    logs += np.log(weights)
+    shares = np.exp(logs - logs.max())
+    return nodes, shares / shares.sum()
+
+
+def _grid(sizes: Sizes, odds: Sequence[Fraction]) -> tuple[Array, Array]:
+    from stirred.mechanisms.records.kernels.redrawn import STEP, Mixing
+
+    mixing = Mixing(sizes, np.array([float(x) for x in odds]), np.ones(sizes.size), odds.__getitem__)
+    points, shares = mixing.grid()
+    return np.array([float(point * STEP) for point in points]), shares
+
+
+def _gauss(nodes: Array, shares: Array, number: int) -> tuple[Array, Array]:
+    """Return the Gauss rule of a law given by many points: the same moments with few (Lanczos)."""
+    middle = shares @ nodes
+    spread = np.sqrt(shares @ (nodes - middle) ** 2)
+    places = (nodes - middle) / spread
+    basis, diagonal, beside = [np.sqrt(shares)], np.empty(number), np.empty(number - 1)
+    for step in range(number):
+        after = places * basis[step]
+        diagonal[step] = basis[step] @ after
+        for vector in (*basis, *basis):  # twice: once leaves rounding that grows
+            after = after - (vector @ after) * vector
+        if step < number - 1:
+            beside[step] = np.sqrt(after @ after)
+            basis.append(after / beside[step])
+    found, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    weights = vectors[0] ** 2
+    return middle + spread * found, weights / weights.sum()
+
+
+# ---- the mechanism
 
 
 class ConditionedSwap(RatedSwap):
@@ -235,7 +355,7 @@ class ConditionedSwap(RatedSwap):
         MemberScale(name=f"conditioned, {law}", others={"redraw_law": law}) for law in ("uniform", "proportional")
     )
     stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None, "redraw_law": "uniform"}
-    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(ConditionedMoments.of)
+    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(redrawn_counts)
 
     swap_law: ConditionedLaw
 
@@ -266,21 +386,7 @@ class ConditionedSwap(RatedSwap):
         return not match or data.households.select(match).n_unique() <= _MOST_STRATA
 
 
-def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) -> Shares:
-    """Return the same for the conditioned swap, from its law of selected counts.
-
-    >>> homes = np.zeros(200, dtype=np.uint32)
-    >>> places = np.repeat(np.arange(2, dtype=np.uint32), 100)
-    >>> margins = SwapMargins.of(homes, places, strata=1, values=2)
-    >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
-    [0.249, 0.249]
-    """
-    from stirred.mechanisms.records.kernels.changed import expected_changes
-
-    if math.isinf(odds):
-        total = margins.records[margins.stratum].astype(np.float64)
-        return 1 - margins.count / total
-    return expected_changes(margins.stratum, margins.count, odds * masses)
+# ---- the loss, and the exact law on small strata
 
 
 def redraw_epsilon(rate: Number, masses: Sequence[Fraction]) -> Exact:
@@ -321,8 +427,6 @@ def redraw_kernel(rate: Number, masses: Sequence[Fraction]) -> list[list[Fractio
 
 
 Matrix = Sequence[Sequence[Fraction]]
-
-
 Record = tuple[Hashable, Hashable]
 
 
@@ -401,10 +505,8 @@ def exact_loss_of_conditioned(hold: Margins, swap: Margins, kernel: Matrix) -> U
 def _symmetric(kernel: Matrix, swap: Margins) -> bool:
     """Say whether exchanging two values of equal count leaves the kernel as it is."""
     size = range(len(swap))
-    for a in size:
-        for b in range(a):
-            if swap[a] == swap[b]:
-                turned = [b if i == a else a if i == b else i for i in size]
-                if any(kernel[turned[i]][turned[j]] != kernel[i][j] for i in size for j in size):
-                    return False
+    for a, b in combinations(size, 2):
+        turned = [b if i == a else a if i == b else i for i in size]
+        if swap[a] == swap[b] and any(kernel[turned[i]][turned[j]] != kernel[i][j] for i in size for j in size):
+            return False
     return True

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -219,22 +219,46 @@ class TableKernel(Protocol):
 
 
 def exact_loss_of_kernel(tables: list[Table], outputs: Sequence[Table], kernel: TableKernel) -> UniverseExact:
-    """Return the exact loss over all pairs of ``tables``, by looking at these ``outputs``."""
+    """Return the exact loss over all pairs of ``tables``, by looking at these ``outputs``.
+
+    The largest ratio per record is screened in double precision and decided exactly.
+    """
     if len(tables) == 1:
         return UniverseExact(loss=ZERO, witness=None, tables=1)
-    search = _Search(tables)
+    flat = np.array([[cell for row in table for cell in row] for table in tables], dtype=np.int64)
+    apart = np.stack([np.abs(flat - one).sum(axis=1) for one in flat]) / 2
+    np.fill_diagonal(apart, np.inf)
+
+    def found(loss: Exact, i: int, j: int, t: Table) -> UniverseExact:
+        x, y = tables[i], tables[j]
+        both = (kernel.probability(x, t), kernel.probability(y, t))
+        witness = LossWitness(table=x, other=y, output=t, distance=distance(x, y), probabilities=both)
+        return UniverseExact(loss=loss, witness=witness, tables=len(tables))
+
+    best = -1.0
+    # By distance and the two numbers in the ratio, one pair and output each.
+    close: dict[tuple[int, int, int], tuple[int, int, Table]] = {}
     for t in outputs:
         scaled = [kernel.scaled(x, t) for x in tables]
-        if (pair := search.impossible(scaled)) is not None:
-            witness = _witness(kernel, tables[pair[0]], tables[pair[1]], t)
-            return UniverseExact(loss=INFINITE, witness=witness, tables=len(tables))
-        search.look(t, scaled)
-    return search.result(kernel)
-
-
-def _witness(kernel: TableKernel, x: Table, y: Table, t: Table) -> LossWitness:
-    both = (kernel.probability(x, t), kernel.probability(y, t))
-    return LossWitness(table=x, other=y, output=t, distance=distance(x, y), probabilities=both)
+        if not any(scaled):
+            continue
+        if not all(scaled):  # possible from one table, impossible from another
+            other = scaled.index(0)
+            nearest = min((i for i, value in enumerate(scaled) if value), key=lambda i: apart[i, other])
+            return found(INFINITE, nearest, other, t)
+        logs = np.array([math.log(value) for value in scaled])
+        rates = (logs[:, None] - logs[None, :]) / apart
+        np.fill_diagonal(rates, -np.inf)
+        best = max(best, float(rates.max()))
+        for i, j in np.argwhere(rates >= best - _CLOSE).tolist():
+            close.setdefault((int(apart[i, j]), scaled[i], scaled[j]), (i, j, t))
+    losses = {
+        (away, p, q): ln(Fraction(p, q)) / exact(away)
+        for away, p, q in close
+        if (math.log(p) - math.log(q)) / away >= best - 2 * _CLOSE
+    }
+    loss = largest(list(losses.values()))
+    return found(loss, *next(close[key] for key, value in losses.items() if not value < loss))
 
 
 def distance(x: Table, y: Table) -> int:
@@ -310,48 +334,6 @@ class _Kernel:
         return Fraction(self.scaled(x, t), scale * self.denominator)
 
 
-class _Search:
-    """The largest ratio per record over all pairs: screened in double precision, decided exactly."""
-
-    def __init__(self, tables: list[Table]) -> None:
-        self.tables = tables
-        flat = np.array([[cell for row in table for cell in row] for table in tables], dtype=np.int64)
-        self.apart = np.stack([np.abs(flat - one).sum(axis=1) for one in flat]) / 2
-        np.fill_diagonal(self.apart, np.inf)
-        self.best = -1.0
-        # By distance and the two numbers in the ratio, one pair and output each.
-        self.close: dict[tuple[int, int, int], tuple[int, int, Table]] = {}
-
-    def impossible(self, scaled: list[int]) -> tuple[int, int] | None:
-        """Return a table from which the output can come and one from which it cannot, if there are such."""
-        if all(scaled) or not any(scaled):
-            return None
-        possible, other = [i for i, value in enumerate(scaled) if value], scaled.index(0)
-        return min(possible, key=lambda i: self.apart[i, other]), other
-
-    def look(self, t: Table, scaled: list[int]) -> None:
-        if not any(scaled):
-            return
-        logs = np.array([math.log(value) for value in scaled])
-        rates = (logs[:, None] - logs[None, :]) / self.apart
-        np.fill_diagonal(rates, -np.inf)
-        self.best = max(self.best, float(rates.max()))
-        for i, j in np.argwhere(rates >= self.best - _CLOSE).tolist():
-            key = (int(self.apart[i, j]), scaled[i], scaled[j])
-            self.close.setdefault(key, (i, j, t))
-
-    def result(self, kernel: TableKernel) -> UniverseExact:
-        losses = {
-            (apart, p, q): ln(Fraction(p, q)) / exact(apart)
-            for apart, p, q in self.close
-            if (math.log(p) - math.log(q)) / apart >= self.best - 2 * _CLOSE
-        }
-        loss = largest(list(losses.values()))
-        i, j, t = next(self.close[key] for key, value in losses.items() if not value < loss)
-        witness = _witness(kernel, self.tables[i], self.tables[j], t)
-        return UniverseExact(loss=loss, witness=witness, tables=len(self.tables))
-
-
 def up_to_symmetry(tables: list[Table], hold: Margins, swap: Margins) -> list[Table]:
     """Return one released table of each kind: exchanging values of equal count changes nothing."""
     kept, seen = [], set()
@@ -369,24 +351,15 @@ def up_to_symmetry(tables: list[Table], hold: Margins, swap: Margins) -> list[Ta
 
 
 def _exchanged(table: Table, hold: Margins, swap: Margins) -> Iterator[Table]:
-    """Yield the table with two rows, or two columns, of equal count exchanged."""
-    for h, g in _equal_places(hold):
-        rows = list(table)
-        rows[h], rows[g] = rows[g], rows[h]
-        yield tuple(rows)
-    turned = _turned(table)
-    for s, g in _equal_places(swap):
-        columns = list(turned)
-        columns[s], columns[g] = columns[g], columns[s]
-        yield _turned(tuple(columns))
-
-
-def _equal_places(margins: Margins) -> list[tuple[int, int]]:
-    """Return each place with the next one of the same count: these exchanges make all others."""
-    places: dict[int, list[int]] = {}
-    for place, count in enumerate(margins):
-        places.setdefault(count, []).append(place)
-    return [pair for group in places.values() for pair in pairwise(group)]
+    """Yield the table with a row, or a column, and the next one of equal count exchanged: these make all others."""
+    for margins, turn in ((hold, tuple), (swap, _turned)):
+        rows = turn(table)
+        for place, count in enumerate(margins):
+            other = next((later for later in range(place + 1, len(margins)) if margins[later] == count), None)
+            if other is not None:
+                image = [*rows]
+                image[place], image[other] = rows[other], rows[place]
+                yield turn(tuple(image))
 
 
 def _completions(rows: tuple[int, ...], left: tuple[int, ...]) -> Iterator[Table]:

@@ -83,9 +83,13 @@ class MallowsLaw(ClassLaw):
         return mallows_epsilon(self.weight)
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
+        def share(records: int) -> float:
+            moved, chance = mallows_moved(records, self.weight)
+            return float(moved @ chance / records)
+
         sizes, which = np.unique(strata.records, return_inverse=True)
         live = {*strata.records[strata.live].tolist()}
-        return np.array([mallows_share(n, self.weight) if n in live else 0.0 for n in sizes.tolist()])[which]
+        return np.array([share(n) if n in live else 0.0 for n in sizes.tolist()])[which]
 
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
         from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
@@ -104,12 +108,8 @@ def mallows_moved(records: int, weight: Fraction) -> tuple[Shares, Shares]:
     expected = float(1 / weight) if weight else math.inf
     if records < 2 or math.isinf(expected):
         return np.zeros(1), np.ones(1)
-    near = min(records, int(expected))
-    reach = int(SPREADS * math.sqrt(near)) + 80
-    low, high = max(0, near - reach), min(records, near + reach)
-    moved, terms = records - np.arange(low, high + 1), poisson_terms(expected, near=near, low=low, high=high)
-    terms *= DERANGED_SHARES[np.minimum(moved, DERANGED)]
-    return moved.astype(np.float64), terms / terms.sum()
+    low, weights = _staying(records, expected, int(SPREADS * math.sqrt(min(records, int(expected)))) + 80)
+    return (records - np.arange(low, low + weights.size)).astype(np.float64), weights / weights.sum()
 
 
 class MallowsSwap(Swap):
@@ -144,16 +144,6 @@ class MallowsSwap(Swap):
             f"Mallows swapping: {', '.join(self.swap)} exchanged among {self.among} along permutations that are less "
             f"likely by exp(-{self.swap_law.epsilon}) for each record they move; everything else is held."
         )
-
-
-def mallows_share(records: int, weight: Fraction) -> float:
-    """Return the same for the Mallows swap.
-
-    >>> round(mallows_share(4, Fraction(1, 3)), 6)  # T16: 2, 3 or 4 of 4 move, with chances 54, 24 and 9 of 168
-    0.321429
-    """
-    moved, chance = mallows_moved(records, weight)
-    return float(moved @ chance / records)
 
 
 # Significant digits kept of a weight that is not rational; it is rounded towards more protection.
@@ -208,8 +198,6 @@ _MOST_TERMS: Final = 1 << 20
 _REACH: Final = 10
 DERANGED: Final = 25
 SPREADS: Final = 12  # of the number that stay, or are selected, in moments
-
-
 _REST: Final = 40
 # Of all permutations of so many records, the share that moves every one; the last stands for all further ones.
 DERANGED_SHARES: Final = np.array([derangements(m) / math.factorial(m) for m in range(DERANGED)] + [math.exp(-1)])
@@ -238,7 +226,7 @@ class MovedCount:
                 ratio=lambda j: (top, bottom * (j + 1)),
                 factor=self._still_deranged,
             )
-            self._quick = self._cumulated()
+            self._quick = _cumulated(records, float(expected))
 
     def draw(self, words: Iterator[int]) -> int:
         """Return the number of records that move, with exactly its probability."""
@@ -261,43 +249,38 @@ class MovedCount:
             return None
         return first + place
 
-    def _cumulated(self) -> tuple[int, npt.NDArray[np.float64]] | None:
-        """Return the cumulated weights around the mode in double precision, from the first number kept."""
-        n, expected = self._records, float(1 / self._weight)
-        reach = int(_REACH * math.sqrt(min(n, expected))) + 60
-        if 2 * reach > _MOST_TERMS:
-            return None
-        if n - expected - reach > DERANGED:
-            return _uncut(expected, reach)
-        if n < expected:
-            # All ratios are below n / expected: where that is far from 1, few terms count.
-            reach = min(reach, int(_REST / math.log(expected / n)) + 60)
-        near = min(n, int(expected))
-        low = max(0, near - reach)
-        terms = poisson_terms(expected, near=near, low=low, high=min(n, near + reach))
-        left = n - np.arange(low, low + terms.size)
-        return low, np.cumsum(terms * DERANGED_SHARES[np.minimum(left, DERANGED)])
-
     def _still_deranged(self, stay: int, bits: int) -> tuple[int, int]:
         """Enclose q of the records that do not stay. Beyond this many, q changes by less than 2**-bits."""
         enough = bits // 2 + 10
         moved = self._records - stay
-        return _share(moved, bits) if moved <= enough else _around(enough, bits)
+        if moved <= enough:
+            return _share(moved, bits)
+        low, high = _share(enough, bits)  # neighbouring shares differ by 1/m!
+        return low - 1, high + 1
+
+
+def _cumulated(records: int, expected: float) -> tuple[int, npt.NDArray[np.float64]] | None:
+    """Return the cumulated weights around the mode in double precision, from the first number kept."""
+    reach = int(_REACH * math.sqrt(min(records, expected))) + 60
+    if 2 * reach > _MOST_TERMS:
+        return None
+    if records < expected:
+        # All ratios are below n / expected: where that is far from 1, few terms count.
+        reach = min(reach, int(_REST / math.log(expected / records)) + 60)
+    # How many stay in a larger stratum does not depend on its size.
+    low, weights = _staying(min(records, int(expected) + reach + DERANGED), expected, reach)
+    return low, np.cumsum(weights)
 
 
 @lru_cache(maxsize=64)
-def _uncut(expected: float, reach: int) -> tuple[int, npt.NDArray[np.float64]]:
-    """Return the cumulated weights where the stratum is so large that they do not depend on its size."""
-    near = int(expected)
-    low = max(0, near - reach)
-    return low, np.cumsum(poisson_terms(expected, near=near, low=low, high=near + reach))
-
-
-def poisson_terms(expected: float, *, near: int, low: int, high: int) -> npt.NDArray[np.float64]:
-    """Return the weights t^j / j! for j from low to high, in units of that of ``near``."""
+def _staying(records: int, expected: float, reach: int) -> tuple[int, npt.NDArray[np.float64]]:
+    """Return the weights t^j / j! q(n - j) of the numbers j that stay, from the first within ``reach`` of the mode."""
+    near = min(records, int(expected))
+    low, high = max(0, near - reach), min(records, near + reach)
     up = np.cumprod(expected / np.arange(near + 1.0, high + 1))
     down = np.cumprod(np.arange(float(near), low, -1) / expected)
-    return np.concatenate([down[::-1], [1.0], up])
+    moved = records - np.arange(low, high + 1)
+    return low, np.concatenate([down[::-1], [1.0], up]) * DERANGED_SHARES[np.minimum(moved, DERANGED)]
 
 
 @lru_cache(maxsize=4096)
@@ -305,12 +288,6 @@ def _share(moved: int, bits: int) -> tuple[int, int]:
     """Enclose d(m)/m!."""
     scaled, rest = divmod(derangements(moved) << bits, math.factorial(moved))
     return scaled, scaled + (rest > 0)
-
-
-def _around(moved: int, bits: int) -> tuple[int, int]:
-    """Enclose d(m)/m! for every larger m: neighbouring shares differ by 1/m!."""
-    low, high = _share(moved, bits)
-    return low - 1, high + 1
 
 
 class MallowsCounting:
@@ -326,7 +303,6 @@ class MallowsCounting:
     def draw(
         self, values: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64], words: Iterator[int]
     ) -> npt.NDArray[np.int64]:
-        """Return the number of records to select, in a list of one."""
         return np.array([self._law(int(counts[0])).draw(words)], dtype=np.int64)
 
     def __reduce__(self) -> tuple[type[MallowsCounting], tuple[Fraction]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,17 +31,13 @@ from stirred.mechanisms.records.laws.counting import (
 from stirred.mechanisms.records.laws.varying import (
     LAW,
     THEOREM,
-    RateRules,
     agreeing_on_imputed,
     as_named_values,
-    beside_imputed,
     decisive_stratum,
     declared_rules,
     fitting,
     followed_problems,
-    law_beside_imputed,
     named,
-    own_values,
     permutation_share,
     varying_policy,
     varying_shares,
@@ -49,7 +45,16 @@ from stirred.mechanisms.records.laws.varying import (
 )
 from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
 from stirred.mechanisms.records.roles import Roles, SwapRate, SwapSettings
-from stirred.mechanisms.records.strata import FLAGGED, Rule, Shares, Strata, StratumRow, find_strata, imputed_strata
+from stirred.mechanisms.records.strata import (
+    FLAGGED,
+    Rule,
+    Shares,
+    Strata,
+    StratumRow,
+    find_strata,
+    imputed_strata,
+    rate_for,
+)
 from stirred.mechanisms.records.swapped_file import Part
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import INFINITE, Exact, largest
@@ -135,11 +140,6 @@ class PermutationLaw(ClassLaw):
         return (*self.declared, *left)
 
     @property
-    def rate_rules(self) -> RateRules:
-        """Return all rules with the rate of all other records."""
-        return RateRules(rules=self.rules, rate=self.rate)
-
-    @property
     def followed(self) -> tuple[str, ...]:
         """Return the variables besides match that rates depend on: inside a stratum they differ (R8)."""
         return tuple(dict.fromkeys(name for rule, _ in self.declared for name in rule if name not in self.match))
@@ -166,7 +166,7 @@ class PermutationLaw(ClassLaw):
 
     def policy(self, strata: Strata, swap: Coded) -> Policy:
         """Return the sharp budget (R1), or that of rates that differ inside strata (R8)."""
-        return varying_policy(strata, self.rate_rules) if self.followed else sharp_policy(strata)
+        return varying_policy(strata, self.rules, self.rate) if self.followed else sharp_policy(strata)
 
     @property
     def theorem(self) -> tuple[str, ...]:
@@ -177,8 +177,12 @@ class PermutationLaw(ClassLaw):
     def promised(self, specification: Specification, *, unit: str) -> Specification:
         """Return the promise with what rules assume; with imputed records, between files that agree on these (R9)."""
         if self.followed:
-            assumptions = (*specification.assumptions, own_values(self.followed))
-            specification = replace(specification, assumptions=assumptions)
+            # No code can see it: a column made from other records voids the budget (R8e).
+            own = (
+                f"{', '.join(self.followed)}, on which the rates depend, tell of a record itself: none is computed "
+                "from other records, as scores of risk and flags of rareness are"
+            )
+            specification = replace(specification, assumptions=(*specification.assumptions, own))
         return specification if self.imputed is None else agreeing_on_imputed(specification, self.imputed, unit=unit)
 
     def own_loss(self, strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
@@ -218,8 +222,15 @@ class PermutationLaw(ClassLaw):
         strata = find_strata(households, match=match, swap=swap, held=held, rate=self.rate)
         if not self.rules:
             return strata
-        declared = len(self.declared)
-        return with_rates(strata, self.rate_rules, households, followed=self.followed, swap=swap, declared=declared)
+        return with_rates(
+            strata,
+            self.rules,
+            self.rate,
+            households=households,
+            swap=swap,
+            followed=self.followed,
+            declared=len(self.declared),
+        )
 
     def left_out(self, strata: Strata) -> Strata:
         """Mark imputed strata: files are compared only if they agree there, so nothing in them can differ (R9)."""
@@ -228,12 +239,9 @@ class PermutationLaw(ClassLaw):
         return replace(strata, live=strata.live & ~imputed_strata(strata, self.imputed))
 
     def moved(self, strata: Strata, swap: Coded) -> Shares:
-        if self.followed:
-            return varying_shares(strata)
         if not self.rules:  # the strata may be those of a plan at another rate
             return permutation_share(strata.records, np.full(strata.count, float(self.rate)))
-        rates = np.array([float(each.lowest) for each in strata.rates])
-        return permutation_share(strata.records, rates[strata.which])
+        return varying_shares(strata)
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
         """Return the share of records that change their value; refuse where it depends on what is protected."""
@@ -385,46 +393,53 @@ class PermutationSwap(RatedSwap):
         Rules on match values do not count. A hold or swap value is that of the one variable that rules name, or a
         tuple where they name several; where imputed records are left out, hold values are pairs (flag, value).
         """
-        if self.imputed_flag is not None:
-            return law_beside_imputed(dataset, self._without_flag().law)
-        if not self.swap_law.followed:
-            return self.swap_law.on_small(dataset)
-        rules, (hold, swap) = self.swap_law.rate_rules.without(self.match), self._sides()
-        return varying_rate_law(dataset, lambda record: rules.of({**named(hold, record[0]), **named(swap, record[1])}))
+        law = self.swap_law
+        if law.by_sizes:
+            return law.on_small(dataset)
+        rules = self._small_rules
+        return varying_rate_law(dataset, lambda record: rate_for(self._values(record), rules, law.rate))
 
-    def _without_flag(self) -> PermutationSwap:
-        """Return the same swap of the records that are not imputed."""
-        flag = self.imputed_flag
-        match = [name for name in self.match if name != flag]
-        return self.with_settings(match=match, rates=[rule for rule in self.rates if flag not in rule], imputed=None)
+    @property
+    def _small_rules(self) -> tuple[Rule, ...]:
+        """Return the rules of a file of one stratum, and that imputed records are left out."""
+        law = self.swap_law
+        inside = [rule for rule in law.declared if not {*rule[0]} & {*self.match}]
+        return (*inside, *law.rules[len(law.declared) :])
 
+    @property
     def _sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the hold and the swap variables of a file of one stratum: those that rates depend on, or one."""
         followed = self.swap_law.followed
         swap = tuple(name for name in self.swap if name in followed)
         return tuple(name for name in followed if name not in swap) or ("held",), swap or self.swap[:1]
 
+    def _values(self, record: Any) -> dict[str, Any]:
+        """Return the values of a record of a small file by variable."""
+        (held, swapped), (hold, swap), flag = record, self._sides, self.imputed_flag
+        if flag is None:
+            return {**named(hold, held), **named(swap, swapped)}
+        return {flag: held[0], **named(hold, held[1]), **named(swap, swapped)}
+
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata; with rules, of the values that these name.
 
         Where imputed records are left out, two of them stand beside the others: the same ones in a whole universe (R9).
         """
+        universes: Any = super().audit_universes()
+        if self.swap_law.followed:
+            rules, (hold, swap) = self._small_rules, self._sides
+            names = {**as_named_values("abcd", hold, rules), **as_named_values("xyzw", swap, rules)}
+            universes = [[tuple(sorted((names[h], names[s]) for h, s in each)) for each in one] for one in universes]
         if self.imputed_flag is not None:
-            return [*map(beside_imputed, self._without_flag().audit_universes())]
-        universes = super().audit_universes()
-        if not self.swap_law.followed:
-            return universes
-        rules, (hold, swap) = self.swap_law.rate_rules.without(self.match), self._sides()
-        names = {**as_named_values("abcd", hold, rules), **as_named_values("xyzw", swap, rules)}
-        return [[tuple(sorted((names[h], names[s]) for h, s in table)) for table in tables] for tables in universes]  # type: ignore[attr-defined]
+            for tables in universes:
+                kept = [(("true", h), s) for h, s in (tables[0][0], tables[0][-1])]
+                tables[:] = [(*((("false", h), s) for h, s in table), *kept) for table in tables]
+        return cast(list[list[Hashable]], universes)
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         first: Any = universe[0]
-        hold, swap = self._sides()
-        if self.imputed_flag is None:
-            records = [{**named(hold, h), **named(swap, s)} for h, s in first]
-        else:
-            records = [{self.imputed_flag: flag, **named(hold, h), **named(swap, s)} for (flag, h), s in first]
+        records = [self._values(record) for record in first]
+        hold, swap = self._sides
         rules = fitting([rule for rule in self.rates if not {*rule} & {*self.match}], records)
         one = self.with_settings(match=(), swap=swap, hold=hold, rates=rules)
         return one.plan(pl.DataFrame(records), doubts=False).specification
@@ -463,14 +478,18 @@ def varying_rate_law(records: Sequence[Record], rate: Callable[[Record], Fractio
     >>> law[(("a", "y"), ("b", "x"))]
     Fraction(1, 4)
     """
-    rates = [probability(rate(record), where="rate") for record in records]
+    rates = {place: p for place, record in enumerate(records) if (p := probability(rate(record), where="rate"))}
+    still = [record for place, record in enumerate(records) if place not in rates]
+    if len(rates) < 2:  # nobody to exchange with
+        return Law.certain(tuple(sorted(records)))
 
     def chance(sigma: tuple[int, ...]) -> Fraction:
         moved = [i != j for i, j in enumerate(sigma)]
-        selected = math.prod((p if m else 1 - p for p, m in zip(rates, moved, strict=True)), start=Fraction(1))
-        return selected / derangements(sum(moved))
+        selected = (p if m else 1 - p for p, m in zip(rates.values(), moved, strict=True))
+        return math.prod(selected, start=Fraction(1)) / derangements(sum(moved))
 
-    return permutation_law(records, chance)
+    law = permutation_law([records[place] for place in rates], chance)
+    return law.pushed(lambda table: tuple(sorted([*table, *still])))  # type: ignore[misc]
 
 
 # What a plan may spend on enumeration: a second or so.
@@ -488,22 +507,25 @@ def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | 
     wanted = np.zeros(strata.count, dtype=np.bool_)
     wanted[live if small else at_one] = True
     margins = _margins(strata.coded, swap, held, wanted)
-    each = {stratum: rates[strata.which[stratum]] for stratum in live.tolist()}
-    losses = _enumerated({stratum: (margins[stratum], each[stratum]) for stratum in margins})
-    exact = None if losses is None or not small else largest(list(losses.values()))
+    numbers, kinds, sizes = live.tolist(), strata.which[live].tolist(), strata.records[live].tolist()
+    cases = {n: (margins[n], kind) for n, kind in zip(numbers, kinds, strict=True) if n in margins}
+    losses = _enumerated([*dict.fromkeys(cases.values())], rates)
     # At rate 1 every table can become every other unless both margins have a 1 (R2b).
-    finite = all(rate > 0 and (rate < 1 or max(map(min, margins[n])) > 1) for n, rate in each.items())
+    finite = all(
+        rates[kind] > 0 and (rates[kind] < 1 or max(map(min, margins[n])) > 1)
+        for n, kind in zip(numbers, kinds, strict=True)
+    )
     # Strata by the hundred thousand are mostly alike: each kind is bounded once.
-    found = {} if losses is None else losses
-    kinds = {(int(strata.which[n]), int(strata.records[n]), id(found.get(n))): n for n in each}
     bounds = [
-        found.get(n, INFINITE) if each[n] == 1 else psa_sharp_epsilon(each[n], stratum=int(strata.records[n]))
-        for n in kinds.values()
+        losses.get(case, INFINITE) if rates[kind] == 1 else psa_sharp_epsilon(rates[kind], stratum=size)
+        for kind, size, case in dict.fromkeys(zip(kinds, sizes, map(cases.get, numbers), strict=True))
     ]
+    exact = largest([*losses.values()]) if small and losses else None
     return OwnLoss(exact=exact, bound=largest(bounds), finite=finite)
 
 
 _Margins = tuple[tuple[int, ...], tuple[int, ...]]
+_Case = tuple[_Margins, int]  # the margins of a stratum, and the number of its rate
 
 
 def _margins(coded: Coded, swap: Coded, held: Sequence[Part], wanted: npt.NDArray[np.bool_]) -> dict[int, _Margins]:
@@ -521,21 +543,16 @@ def _margins(coded: Coded, swap: Coded, held: Sequence[Part], wanted: npt.NDArra
     return {code: (held_counts[code], swap_counts[code]) for code in held_counts}
 
 
-def _enumerated(strata: dict[int, tuple[_Margins, Fraction]]) -> dict[int, Exact] | None:
-    """Return the exact loss of each stratum, or None if that takes too long."""
-    if any(sum(margins[0]) > _MOST_RECORDS for margins, _ in strata.values()):
-        return None
+def _enumerated(cases: Sequence[_Case], rates: Sequence[Fraction]) -> dict[_Case | None, Exact]:
+    """Return the exact loss of each case, or nothing if that takes too long."""
     left = _MOST_TABLES
-    # Hashing a fraction is slow.
-    kinds = {code: (margins, rate.as_integer_ratio()) for code, (margins, rate) in strata.items()}
-    cases: dict[tuple[_Margins, tuple[int, int]], Exact] = dict.fromkeys(kinds.values(), INFINITE)
     for margins, _ in cases:
+        if sum(margins[0]) > _MOST_RECORDS:
+            return {}
         left -= count_tables(*margins, most=left)
         if left < 0:
-            return None
-    for margins, rate in cases:
-        cases[margins, rate] = _loss(margins, Fraction(*rate))
-    return {code: cases[kind] for code, kind in kinds.items()}
+            return {}
+    return {(margins, kind): _loss(margins, rates[kind]) for margins, kind in cases}
 
 
 @lru_cache(maxsize=1024)  # plans that are compared differ in little, and their strata not at all

@@ -219,21 +219,16 @@ def _share_selected(v: int, n: int, odds: Fraction) -> Fraction:
     mode = min(v, max(0, (v * a - (others + 1) * b) // (a + b) + 1))
     one = 1 << _BITS
     low_total, high_total, low_moment = one, one, mode * one
-    low = high = one
-    for m in range(mode, v):  # upwards
-        low = low * (v - m) * a // ((others + m + 1) * b)
-        high = -(-high * (v - m) * a // ((others + m + 1) * b))
-        low_total, high_total, low_moment = low_total + low, high_total + high, low_moment + (m + 1) * low
-        if low == 0:
-            # What follows is at most so many terms, none above this one.
-            high_total += (v - m - 1) * high
-            break
-    low = high = one
-    for m in range(mode, 0, -1):  # downwards
-        low = low * (others + m) * b // ((v - m + 1) * a)
-        high = -(-high * (others + m) * b // ((v - m + 1) * a))
-        low_total, high_total, low_moment = low_total + low, high_total + high, low_moment + (m - 1) * low
-        if low == 0:
-            high_total += (m - 1) * high
-            break
+    for upwards in (True, False):
+        low = high = one
+        for m in range(mode, v) if upwards else range(mode, 0, -1):
+            if upwards:
+                top, bottom, after, left = (v - m) * a, (others + m + 1) * b, m + 1, v - m - 1
+            else:
+                top, bottom, after, left = (others + m) * b, (v - m + 1) * a, m - 1, m - 1
+            low, high = low * top // bottom, -(-high * top // bottom)
+            low_total, high_total, low_moment = low_total + low, high_total + high, low_moment + after * low
+            if low == 0:
+                high_total += left * high  # what follows is at most so many terms, none above this one
+                break
     return Fraction(low_moment, v * high_total)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import decimal
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -31,21 +31,18 @@ from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.strata import (
-    FLAGGED,
     Positions,
     RateRange,
     Rule,
     Shares,
     Strata,
     StratumRow,
-    rate_for,
     text_of,
 )
 from stirred.spec.budget import Derived
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
 from stirred.spec.given_numbers import Number, probability
 from stirred.spec.invariant import Named, records_of
-from stirred.spec.law import Law
 from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import checked_stratum, psa_sharp_epsilon
@@ -63,35 +60,17 @@ Kinds = npt.NDArray[np.uint16]
 Numbers = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateRules:
-    """Rules in order, the last that fits winning, and the rate of all other records.
+def rules_in_words(rules: Sequence[Rule], rate: Fraction) -> str:
+    """Return rules in order, the last that fits winning, and the rate of all other records.
 
-    >>> rules = RateRules(rules=(({"tenure": "rented"}, Fraction(1, 2)),), rate=Fraction(1, 10))
-    >>> print(rules)
-    1/2 where tenure = rented; 1/10 otherwise
-    >>> rules.of({"tenure": "owned"})
-    Fraction(1, 10)
+    >>> rules_in_words([({"tenure": "rented"}, Fraction(1, 2))], Fraction(1, 10))
+    '1/2 where tenure = rented; 1/10 otherwise'
     """
-
-    rules: tuple[Rule, ...]
-    rate: Fraction
-
-    def of(self, values: Mapping[str, object]) -> Fraction:
-        """Return the rate of a record with these values."""
-        return rate_for(values, self.rules, self.rate)
-
-    def without(self, names: Iterable[str]) -> RateRules:
-        """Return the rules that name none of these variables."""
-        left = {*names}
-        return replace(self, rules=tuple(rule for rule in self.rules if not left & {*rule[0]}))
-
-    def __str__(self) -> str:
-        texts = [f"{rate} where {in_words(wanted)}" for wanted, rate in self.rules]
-        if len(texts) > _MOST_LISTED:
-            whole = hashlib.sha256("\n".join(texts).encode()).hexdigest()
-            texts = [*texts[:_MOST_LISTED], f"{len(texts) - _MOST_LISTED:,} more rules (sha256 of all {whole})"]
-        return "; ".join([*texts, f"{self.rate} otherwise"])
+    texts = [f"{rate} where {in_words(wanted)}" for wanted, rate in rules]
+    if len(texts) > _MOST_LISTED:
+        whole = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+        texts = [*texts[:_MOST_LISTED], f"{len(texts) - _MOST_LISTED:,} more rules (sha256 of all {whole})"]
+    return "; ".join([*texts, f"{rate} otherwise"])
 
 
 def in_words(wanted: Mapping[str, object]) -> str:
@@ -125,7 +104,14 @@ def declared_rules(
 
 
 def with_rates(
-    strata: Strata, rules: RateRules, households: Columns, *, followed: Sequence[str], swap: Coded | None, declared: int
+    strata: Strata,
+    rules: Sequence[Rule],
+    rate: Fraction,
+    *,
+    households: Columns,
+    swap: Coded | None,
+    followed: Sequence[str],
+    declared: int,
 ) -> Strata:
     """Return the strata with the rates of each, and with those of its records where they follow hold or swap values.
 
@@ -136,17 +122,17 @@ def with_rates(
     if swap is None or not {*followed} & {*places}:
         swap = encode(households, [])
     codes = strata.coded.codes
-    match, by_hold, by_swap = (_Side.of(coded.levels, rules.rules) for coded in (strata.coded, held, swap))
-    values, table = _rate_table(rules, match, by_hold, by_swap)
+    match, by_hold, by_swap = (_Side.of(coded.levels, rules) for coded in (strata.coded, held, swap))
+    values, table = _rate_table(rules, rate, match, by_hold, by_swap)
     holds, swaps = (_present(codes, side, coded.codes) for side, coded in ((by_hold, held), (by_swap, swap)))
     first, case = _cases(match.pattern, holds, swaps)
     found = []
-    fitting = np.zeros(len(rules.rules), dtype=np.bool_)
+    fitting = np.zeros(len(rules), dtype=np.bool_)
     for stratum in first.tolist():
         one, hold_there, swap_there = match.pattern[stratum], holds[stratum], swaps[stratum]
         fitting |= match.fits[one] & by_hold.fits[hold_there].any(axis=0) & by_swap.fits[swap_there].any(axis=0)
         found.append(_what_varies(table[one][np.ix_(hold_there, swap_there)], values))
-    for (wanted, _), fits in zip(rules.rules[:declared], fitting, strict=False):
+    for (wanted, _), fits in zip(rules[:declared], fitting, strict=False):
         if not fits:
             raise bad_plan(
                 f"no record has {in_words(wanted)}",  # a mistyped value would silently leave another rate
@@ -191,11 +177,13 @@ class _Side:
         return cls(pattern=pattern.reshape(-1), fits=rows[:, [distinct.index(part) for part in parts]])
 
 
-def _rate_table(rules: RateRules, match: _Side, hold: _Side, swap: _Side) -> tuple[tuple[Fraction, ...], Kinds]:
+def _rate_table(
+    rules: Sequence[Rule], rate: Fraction, match: _Side, hold: _Side, swap: _Side
+) -> tuple[tuple[Fraction, ...], Kinds]:
     """Return the distinct rates, and which of them each combination of patterns has."""
-    values = tuple(dict.fromkeys([rules.rate, *(rate for _, rate in rules.rules)]))
-    place = {rate: number for number, rate in enumerate(values)}
-    of_rule = np.array([place[rules.rate], *(place[rate] for _, rate in rules.rules)], dtype=np.uint16)
+    rates = [rate, *(own for _, own in rules)]
+    values = tuple(dict.fromkeys(rates))
+    of_rule = np.array([values.index(own) for own in rates], dtype=np.uint16)
     table = np.zeros((match.patterns, hold.patterns, swap.patterns), dtype=np.uint16)
     for m, h, s in product(range(match.patterns), range(hold.patterns), range(swap.patterns)):
         fitting = np.flatnonzero(match.fits[m] & hold.fits[h] & swap.fits[s])
@@ -274,7 +262,11 @@ def _refuse_certainties(strata: Strata) -> None:
                 "choose rates between 0 and 1; to publish some records as they are, match on the variable, or use "
                 "imputed"
             )
-        elif _may_be_alone(varying, records):
+        # With a record at rate p exactly one is selected with at most max(p, 1-p), and at one rate with at most 1/2.
+        elif (
+            min(max(rate, 1 - rate) for rate in (varying.lowest, varying.highest)) > MOST_EXACTLY_ONE
+            and exactly_one_at_most(varying.lowest, varying.highest, records=records) > MOST_EXACTLY_ONE
+        ):
             what = (
                 f"rates of {varying} among {records:,} records may select exactly one nearly always, and then it is "
                 "drawn again and again"
@@ -286,13 +278,6 @@ def _refuse_certainties(strata: Strata) -> None:
         problems.append(Problem(what=f"{what} (stratum: {where})", where="rates", remedy=remedy))
     if problems:
         raise PlanError(problems[:_MOST_PROBLEMS])
-
-
-def _may_be_alone(varying: RateRange, records: int) -> bool:
-    # With a record at rate p exactly one is selected with at most max(p, 1-p), and at one rate with at most 1/2.
-    if min(max(rate, 1 - rate) for rate in (varying.lowest, varying.highest)) <= MOST_EXACTLY_ONE:
-        return False
-    return exactly_one_at_most(varying.lowest, varying.highest, records=records) > MOST_EXACTLY_ONE
 
 
 # ---- the budget -------------------------------------------------------------------------------------------
@@ -402,27 +387,18 @@ LAW: Final = "varying-rate"
 THEOREM: Final = "R8, rates that vary inside a stratum (docs/theory/swapping-family.md)"
 
 
-def own_values(followed: Sequence[str]) -> str:
-    """Return the condition that no code can see: a column made from other records voids the budget (R8e)."""
-    names = ", ".join(followed)
-    return (
-        f"{names}, on which the rates depend, tell of a record itself: none is computed from other records, as scores "
-        "of risk and flags of rareness are"
-    )
-
-
-def varying_policy(strata: Strata, rules: RateRules) -> Derived:
+def varying_policy(strata: Strata, rules: Sequence[Rule], rate: Fraction) -> Derived:
     """Return the budget as a function of the invariants: the largest over the strata, by what can vary in each."""
     decisive = decisive_stratum(strata)
     here = "no stratum has anything to swap"
     if decisive is not None:
-        rate = "at rates of" if decisive.rates.varies else "at rate"
-        here = f"here set by a stratum of {decisive.records:,} records {rate} {decisive.rates}"
+        at = "at rates of" if decisive.rates.varies else "at rate"
+        here = f"here set by a stratum of {decisive.records:,} records {at} {decisive.rates}"
     formula = (
         "the largest over the strata with something to swap: the sharp bound where one rate applies; max{L_n - ln "
         "o_min, ln o_max} where rates follow the hold value or the swap value (for n < 4 as the theory page lists), "
         "and 1/2 ln(1/(1 - P1)) more where they follow both; o_min and o_max are the odds of the lowest and highest "
-        f"rate that the values present in the stratum can meet. Rates: {rules}; {here}"
+        f"rate that the values present in the stratum can meet. Rates: {rules_in_words(rules, rate)}; {here}"
     )
     return Derived(formula=formula, value=largest([ZERO, *map(stratum_epsilon, _worst(strata))]), varies=True)
 
@@ -433,13 +409,10 @@ def varying_shares(strata: Strata) -> Shares:
     Where they follow one, how many records have which rate is told by an invariant table. Where they follow both it
     is told by the combinations that occur, which are protected.
     """
-    records = strata.by_record
-    assert records is not None
-    assert records.index is not None
     shares = permutation_share(strata.records, np.array([float(each.lowest) for each in strata.rates])[strata.which])
-    follows = np.array([each.depends_on for each in strata.rates])[strata.which]
+    follows, records = np.array([each.depends_on for each in strata.rates])[strata.which], strata.by_record
     one_side = (follows == "hold") | (follows == "swap")
-    if one_side.any():
+    if records is not None and records.index is not None and one_side.any():
         kinds = len(records.values)
         cells = strata.coded.codes * np.uint32(kinds)
         cells += records.index
@@ -507,23 +480,23 @@ def followed_problems(data: Microdata, names: Sequence[str]) -> Iterator[Problem
     """Yield why rates cannot depend on columns of a file, other than match and swap variables."""
     columns = data.households.columns
     for name in names:
-        where = f'{data.household_source} "{name}"'
+        source = data.household_source
         if name in data.identifiers:
             what = "an identifier cannot set a rate: it tells one record from all others"
             remedy = "name values that records share"
         elif name not in columns and name in data.person_variables:
-            where = f'{data.person_source} "{name}"'
+            source = data.person_source
             what = "rates are those of households, and this is a variable of persons"
             remedy = "put what matters into a column of the household file, such as the age of its reference person"
         elif name not in columns:
-            yield missing_column(name, columns, where=data.household_source, role="rates")
+            yield missing_column(name, columns, where=source, role="rates")
             continue
         elif data.households[name].dtype.is_float():
             what = "a rate depends on codes, and this column holds fractional numbers"
             remedy = "turn it into classes or whole numbers first"
         else:
             continue
-        yield Problem(what=what, where=where, remedy=remedy)
+        yield Problem(what=what, where=f'{source} "{name}"', remedy=remedy)
 
 
 # ---- small universes for audits ------------------------------------------------------------------------
@@ -539,15 +512,13 @@ def named(names: Sequence[str], value: Hashable) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def as_named_values(letters: str, names: Sequence[str], rules: RateRules) -> dict[str, Hashable]:
+def as_named_values(letters: str, names: Sequence[str], rules: Sequence[Rule]) -> dict[str, Hashable]:
     """Return letters as values of variables: first those that rules name, as far as there are letters.
 
-    >>> from fractions import Fraction
-    >>> rules = RateRules(rules=(({"tenure": "rented"}, Fraction(1, 2)),), rate=Fraction(1, 10))
-    >>> as_named_values("ab", ("tenure",), rules)
+    >>> as_named_values("ab", ("tenure",), [({"tenure": "rented"}, Fraction(1, 2))])
     {'a': 'rented', 'b': 'b'}
     """
-    wanted = [rule for rule, _ in rules.rules if {*rule} & {*names}]
+    wanted = [rule for rule, _ in rules if {*rule} & {*names}]
     values = [*dict.fromkeys(tuple(text_of(rule.get(name, "any")) for name in names) for rule in wanted)]
     values += [(letter,) * len(names) for letter in letters[len(values) :]]
     return {letter: each if len(names) > 1 else each[0] for letter, each in zip(letters, values, strict=False)}
@@ -575,25 +546,3 @@ def agreeing_on_imputed(specification: Specification, flag: str, *, unit: str) -
             "nobody counts on protection for values that were copied from their record into an imputed one",
         ),
     )
-
-
-def beside_imputed(universe: Sequence[Any]) -> list[Hashable]:
-    """Return the tables of a universe with two imputed records that differ, the same two in each.
-
-    >>> beside_imputed([(("a", "x"), ("b", "y"))])
-    [((('false', 'a'), 'x'), (('false', 'b'), 'y'), (('true', 'a'), 'x'), (('true', 'b'), 'y'))]
-    """
-    first = universe[0]
-    kept = [(("true", h), s) for h, s in (first[0], first[-1])]
-    return [(*((("false", h), s) for h, s in table), *kept) for table in universe]
-
-
-def law_beside_imputed(dataset: Any, law: Callable[[Any], Law]) -> Law:
-    """Return the law of a table whose imputed records stay as they are while the others follow ``law``."""
-    kept = [((flag, h), s) for (flag, h), s in dataset if flag in FLAGGED]
-    swapped = law([(h, s) for (flag, h), s in dataset if flag not in FLAGGED])
-    outcomes: dict[Hashable, Fraction] = {}
-    for table, chance in swapped.probabilities.items():
-        rows: Any = table
-        outcomes[tuple(sorted([*((("false", h), s) for h, s in rows), *kept]))] = chance
-    return Law(outcomes)

@@ -95,15 +95,9 @@ class PairLaw(ABC):
     used: tuple[str, ...]
     rate: Fraction
     how_many: str
-    rate_in_words: str  # and not a loss that is infinite whatever the settings are
     prior: Prior | None  # what an attacker believes about a secret rate
     left_out: tuple[str, ...] = ()
     resampled: tuple[str, ...] = ()
-
-    @property
-    @abstractmethod
-    def in_words(self) -> str:
-        """Return in one sentence what is done."""
 
     @abstractmethod
     def problem(self, data: Microdata) -> PairProblem:
@@ -193,12 +187,8 @@ class PairSwap(RecordSwap):
     def outside(self) -> tuple[str, ...]:
         return self.swap_law.resampled
 
-    @property
-    def in_words(self) -> str:
-        return self.swap_law.in_words
-
     def setting_in_words(self, epsilon: Exact) -> str:
-        return self.swap_law.rate_in_words
+        return self.swap_law.how_many  # and not a loss that is infinite whatever the settings are
 
     def nearest(self, name: str, *, rate: Any = None, hold: Sequence[str] | None = None) -> Mechanism:
         """Return the member of the swapping family that does most of the same, at the same rate if none is given."""

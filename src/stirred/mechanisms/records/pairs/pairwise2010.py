@@ -26,6 +26,7 @@ from stirred.data.problems import bad_file, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, Rows
 from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
+from stirred.mechanisms.records.swapped_file import held_parts
 from stirred.spec.given_numbers import probability
 
 Priority = Literal["selected", "near", "risk"]
@@ -120,7 +121,6 @@ class PairwiseSettings(Settings):
             if wrong:
                 raise bad_plan(what, where=where, remedy=remedy)
         rate, swapped = probability(self.cap, where="cap"), tuple(self.geography)
-        how_many = f"at most {float(rate):.2%} of a state"
         flags = [name for name in (self.imputed, self.occupied) if name is not None]
         return PairwiseLaw(
             settings=self,
@@ -128,8 +128,7 @@ class PairwiseSettings(Settings):
             matched=self.matched,
             used=(*self.matched, *swapped, *self.unique_on, self.race, *flags, *drawn),
             rate=rate,
-            how_many=how_many,
-            rate_in_words=how_many,
+            how_many=f"at most {float(rate):.2%} of a state",
             prior=prior_of(self.rate_prior),
             resampled=tuple(drawn),
         )
@@ -149,13 +148,6 @@ class PairwiseLaw(PairLaw):
     )
 
     settings: PairwiseSettings
-
-    @property
-    def in_words(self) -> str:
-        return (
-            f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.swapped)} with "
-            f"one of the same {', '.join(self.matched)} in another block, {self.how_many}."
-        )
 
     @property
     def small(self) -> Mapping[str, Any]:
@@ -237,25 +229,18 @@ class PairwiseLaw(PairLaw):
 
     def _unique(self, data: Microdata) -> Any:
         """Say of each occupied household whether no other one in the area has the same values."""
-        level = self.settings.geography[: self.settings.geography.index(self.settings.unique_in) + 1]
-        names = [*self.settings.unique_on]
-        own = [name for name in names if name in data.households.columns]
-        if not names:
+        rules, there = self.settings, data.households.columns
+        if not rules.unique_on:
             return np.zeros(data.households.height, dtype=bool)
-        frame = data.households.select(*dict.fromkeys((self.settings.state, *level, *own)))
-        if data.persons is not None and len(own) < len(names):
-            people = data.persons
-            rows = household_rows(data)
-            values = pl.DataFrame({"__row": rows, **{n: people[n] for n in names if n not in own}})
-            texts = values.select(
-                "__row", pl.concat_str(pl.exclude("__row").cast(pl.String), separator="/").alias("__all")
-            )
-            held = texts.group_by("__row").agg(pl.col("__all").sort().str.join(" ")).sort("__row")
-            index = pl.DataFrame({"__row": np.arange(frame.height, dtype=np.uint32)})
-            frame = frame.with_columns(index.join(held, on="__row", how="left", maintain_order="left")["__all"])
-        occupied = self._occupied(data)
-        occupied[occupied] = frame.filter(occupied).is_unique().to_numpy()
-        return occupied
+        level = rules.geography[: rules.geography.index(rules.unique_in) + 1]
+        own = [*dict.fromkeys((rules.state, *level, *(name for name in rules.unique_on if name in there)))]
+        parts = held_parts(replace(data, keep_persons=tuple(rules.unique_on)), own)
+        if {*rules.unique_on} <= {*there}:
+            parts = parts[: len(own)]  # without persons
+        unique = self._occupied(data)
+        frame = pl.DataFrame([part(None).alias(str(place)) for place, part in enumerate(parts)])
+        unique[unique] = frame.filter(unique).is_unique().to_numpy()
+        return unique
 
     # ---- steps 2 and 3: pairs
 
@@ -293,6 +278,13 @@ class PairwiseSwap(PairSwap):
     settings_model: ClassVar[type[Settings]] = PairwiseSettings
 
     swap_law: PairwiseLaw
+
+    @property
+    def in_words(self) -> str:
+        return (
+            f"Pairwise swapping as in 2010: households selected by risk exchange {', '.join(self.swap)} with "
+            f"one of the same {', '.join(self.match)} in another block, {self.swap_law.how_many}."
+        )
 
 
 def _flag(column: pl.Series) -> Any:
@@ -343,7 +335,9 @@ class Matching:
             chance = self.chances[row]
             selected[row] = chance > 0 and (chance == 1 or choices.happens(chance))
         allowed = [floor(self.cap * int(n)) for n in np.bincount(self.state[self.occupied])]
-        groups = {int(self.alike[own[0]]): own for own in _split(self.occupied, self.alike)}
+        order = self.occupied[np.argsort(self.alike[self.occupied], kind="stable")]
+        begins = np.flatnonzero(np.diff(self.alike[order])) + 1
+        groups = {int(self.alike[own[0]]): own for own in np.split(order, begins) if own.size}
         sizes, rows = np.bincount(block[self.occupied], minlength=block.size)[block], np.flatnonzero(selected)
         for row in rows[np.asarray(choices.order(rows.size), dtype=np.int64)]:
             if partner[row] != row or allowed[self.state[row]] < 2:
@@ -365,11 +359,6 @@ class Matching:
         if name == "near":
             return np.sum([codes[fits] == codes[row] for codes in self.areas], axis=0)
         return selected[fits] if name == "selected" else -sizes[fits]
-
-
-def _split(rows: Rows, codes: Rows) -> list[Rows]:
-    order = rows[np.argsort(codes[rows], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if rows.size else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import ceil, floor
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,7 @@ from stirred.data.problems import bad_file, bad_plan, number
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, ChoiceTree, ChoiceWeights, Rows
 from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
+from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.number_text import percent
 
@@ -84,7 +84,6 @@ class TargetedSettings(Settings):
             used=(*swapped, *(name for profile in profiles for name in profile), *self.risk_variables, *self.risk),
             rate=rate,
             how_many=how_many,
-            rate_in_words=f"swaprate {percent(rate)}",
             prior=prior_of(self.rate_prior),
             left_out=tuple(self.risk),  # a risk tells who was likely swapped
         )
@@ -103,13 +102,6 @@ class TargetedLaw(PairLaw):
     )
 
     settings: TargetedSettings
-
-    @property
-    def in_words(self) -> str:
-        return (
-            f"Targeted record swapping: {', '.join(self.swapped)} is exchanged with that of a similar household "
-            f"elsewhere, for {self.how_many}."
-        )
 
     @property
     def small(self) -> Mapping[str, Any]:
@@ -206,6 +198,16 @@ class TargetedSwap(PairSwap):
 
     swap_law: TargetedLaw
 
+    @property
+    def in_words(self) -> str:
+        return (
+            f"Targeted record swapping: {', '.join(self.swap)} is exchanged with that of a similar household "
+            f"elsewhere, for {self.swap_law.how_many}."
+        )
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        return f"swaprate {percent(self.swap_law.rate)}"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TargetedFile:
@@ -235,40 +237,19 @@ class TargetedFile:
 
     def pairs(self, choices: Choices) -> tuple[Rows, list[int]]:
         """Return the partner of each household, itself where it has none, and those at risk that found none."""
-        finest, last = self.areas[-1], len(self.areas) - 1
-        found = _Pairs(
-            partner=list(range(self.size)), initiated=[0] * (int(finest.max(initial=0)) + 1), without=list[int]()
-        )
-        target = _targets(self, choices)
+        last, target, found = len(self.areas) - 1, _targets(self, choices), _Pairing(self, choices)
+        order, starts = _grouped(np.flatnonzero(self.risky == len(self.areas)), self.areas[-1], self.weights[-1])
         for level in range(last + 1):
-            partners = _Partners(self, found, choices, level)
+            found.begin(level)
             at_risk = dict(_by_area(np.flatnonzero(self.risky == level), self, level, choices))
             for area in sorted(at_risk) if level < last else range(len(target)):
                 for row in at_risk.get(area, ()):
-                    partners.swap(row, area)
+                    found.swap(row, area)
                 if level == last and found.initiated[area] < target[area]:
-                    urn = self._others(area)
+                    urn = ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
                     while found.initiated[area] < target[area] and (drawn := choices.next_of(urn)) is not None:
-                        partners.swap(drawn, area)
+                        found.swap(drawn, area)
         return np.array(found.partner, dtype=np.int64), [row for row in found.without if found.partner[row] == row]
-
-    def _others(self, area: int) -> ChoiceTree:
-        """Return the households of a finest area that are not at risk, in an urn."""
-        order, starts = self._by_finest_area
-        return ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
-
-    @cached_property
-    def _by_finest_area(self) -> tuple[Rows, Rows]:
-        free = np.flatnonzero(self.risky == len(self.areas))
-        return _grouped(free, self.areas[-1], self.weights[-1])
-
-
-class _Pairs(NamedTuple):
-    """The pairs so far; read and written one by one, which lists do faster than arrays."""
-
-    partner: list[int]
-    initiated: list[int]  # swaps by households of each finest area
-    without: list[int]
 
 
 def _targets(problem: TargetedFile, choices: Choices) -> list[int]:
@@ -306,32 +287,48 @@ def _grouped(rows: Rows, codes: Rows, weights: ChoiceWeights) -> tuple[Rows, Row
     return rows[np.argsort(short, kind="stable")], starts
 
 
-class _Partners:
-    """The orders of partners at one level: an urn for each profile and value, opened when somebody asks for it."""
+class _Pairing:
+    """The pairs so far, in lists, which are faster than arrays one by one; and the orders of partners at one level.
 
-    def __init__(self, problem: TargetedFile, pairs: _Pairs, choices: Choices, level: int) -> None:
-        self._problem, self._pairs, self._choices, self._level = problem, pairs, choices, level
+    These are urns, one for each profile and value, opened when somebody asks for it.
+    """
+
+    def __init__(self, problem: TargetedFile, choices: Choices) -> None:
+        self._problem, self._choices = problem, choices
+        self.partner = list(range(problem.size))
+        self.initiated = [0] * (int(problem.areas[-1].max(initial=0)) + 1)  # by households of each finest area
+        self.without = list[int]()
+
+    def begin(self, level: int) -> None:
+        """Begin a level with new urns."""
+        self._level = level
         self._urns = dict[tuple[int, int], ChoiceTree]()
         self._sorted: dict[int, tuple[Rows, Rows]] = {}
         self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # how far an area has looked through an urn
 
     def swap(self, row: int, area: int) -> None:
         """Swap a household with the first partner that fits, unless it has one."""
-        partner, initiated, without = self._pairs
+        partner = self.partner
         if partner[row] != row:
             return
         for profile in range(len(self._problem.profiles)):
             if (other := self._found(row, area, profile)) is not None:
                 partner[row], partner[other] = other, row
-                initiated[self._problem.areas[-1].item(row)] += 1
+                self.initiated[self._problem.areas[-1].item(row)] += 1
                 return
-        without.append(row)
+        self.without.append(row)
 
     def _found(self, row: int, area: int, profile: int) -> int | None:
-        problem, partner = self._problem, self._pairs.partner
+        problem, partner = self._problem, self.partner
         key = (profile, problem.profiles[profile].item(row))
-        urn = self._urns.get(key) or self._opened(key)
-        codes = problem.areas[self._level]
+        if profile not in self._sorted:
+            every = np.arange(problem.size, dtype=np.int64)
+            self._sorted[profile] = _grouped(every, problem.profiles[profile], problem.weights[self._level])
+        if key not in self._urns:
+            (order, starts), value = self._sorted[profile], key[1]
+            own = order[starts[value] : starts[value + 1]].copy()
+            self._urns[key] = ChoiceTree(own, problem.weights[self._level])
+        urn, codes = self._urns[key], problem.areas[self._level]
         last, begin = self._seen.get(key, (-1, 0))
         # What an area has looked at and left was of this area, or is used: to the next area all that is unused fits.
         if last != area:
@@ -348,13 +345,3 @@ class _Partners:
                 return drawn
         self._seen[key] = (area, len(urn.drawn))
         return None
-
-    def _opened(self, key: tuple[int, int]) -> ChoiceTree:
-        problem, (profile, value) = self._problem, key
-        weights = problem.weights[self._level]
-        if profile not in self._sorted:
-            every = np.arange(problem.size, dtype=np.int64)
-            self._sorted[profile] = _grouped(every, problem.profiles[profile], weights)
-        order, starts = self._sorted[profile]
-        self._urns[key] = ChoiceTree(order[starts[value] : starts[value + 1]].copy(), weights)
-        return self._urns[key]

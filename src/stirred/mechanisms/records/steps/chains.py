@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
-from itertools import product
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.laws.varying import declared_rules
@@ -48,20 +46,18 @@ def staged_epsilon(stages: Sequence[Exact]) -> tuple[Exact, ...]:
     """
     if not stages:
         raise wrong("no stage", where="stages", remedy="give at least one budget, the coarsest first")
-    return tuple(_least(stages[: place + 1]) for place in range(len(stages)))
+    return tuple(accumulate(stages, min))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerturbedBudget:
+class PerturbedBudget(NamedTuple):
     """The losses of a swap with a perturbation, by which margins are taken as invariant.
 
-    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone.
-    ``neither``: the sizes of the strata only.
+    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone. With the
+    sizes of the strata only, nothing is promised.
     """
 
     both: Exact
     one: Exact
-    neither: Exact
 
 
 def response_epsilon(change: Fraction, *, values: int) -> Exact:
@@ -81,7 +77,7 @@ def response_epsilon(change: Fraction, *, values: int) -> Exact:
     return ln(max(odds, 1 / odds))
 
 
-def perturbed_before(swap: Exact, response: Exact, *, rest: Exact | None = None) -> PerturbedBudget:
+def perturbed_before(swap: Exact, response: Exact, *, rest: Exact = ZERO) -> PerturbedBudget:
     """Return the losses of randomised response on swap values, or on held ones, and then a swap (R14).
 
     One kernel for all records of a stratum commutes with every swap that treats permutations by their
@@ -99,12 +95,7 @@ def perturbed_before(swap: Exact, response: Exact, *, rest: Exact | None = None)
     >>> perturbed_before(ln(14), ln(9), rest=ln(14)).one
     Exact('ln(126)')
     """
-    others = ZERO if rest is None else rest
-    return PerturbedBudget(both=max(others, _least([swap, response])), one=response + others, neither=INFINITE)
-
-
-def _least(budgets: Sequence[Exact]) -> Exact:
-    return reduce(lambda a, b: a if a <= b else b, budgets)
+    return PerturbedBudget(both=max(rest, min(swap, response)), one=response + rest)
 
 
 File = tuple[tuple[Any, ...], ...]
@@ -127,22 +118,17 @@ def stage(law: StratumLaw, *, within: Callable[[Any], Hashable]) -> Callable[[Fi
         parts: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
         for match, hold, swap in file:
             parts.setdefault(within(match), []).append(((match, hold), swap))
-        laws = [law(records) for records in parts.values()]
-        outcomes: dict[Hashable, Fraction] = {}
-        for chosen in product(*(one.probabilities.items() for one in laws)):
-            rows = tuple(sorted((m, h, s) for table, _ in chosen for (m, h), s in _pairs(table)))
-            chance = Fraction(1)
-            for _, p in chosen:
-                chance *= p
-            outcomes[rows] = outcomes.get(rows, Fraction(0)) + chance
-        return Law(outcomes)
+        return _together(map(law, parts.values()), lambda table: [(m, h, s) for (m, h), s in table])
 
     return of
 
 
-def _pairs(table: Hashable) -> Iterable[Any]:
-    assert isinstance(table, tuple)
-    return table
+def _together(laws: Iterable[Law], rows: Callable[[Any], Iterable[Any]]) -> Law:
+    """Return the law of the rows of independent outcomes, taken together in one file."""
+    law = Law.certain(())
+    for each in laws:
+        law = law.times(each).pushed(lambda both: tuple(sorted([*both[0], *rows(both[1])])))  # type: ignore[index]
+    return law
 
 
 def chained(first: Law, then: Callable[[Any], Law]) -> Law:
@@ -161,15 +147,8 @@ def response(values: Sequence[Hashable], *, change: Fraction, place: int) -> Cal
     4
     """
 
-    def of(file: File) -> Law:
-        outcomes: dict[Hashable, Fraction] = {}
-        for drawn in product(values, repeat=len(file)):
-            chance = Fraction(1)
-            for row, value in zip(file, drawn, strict=True):
-                chance *= 1 - change if row[place] == value else change / (len(values) - 1)
-            changed = ((*row[:place], value, *row[place + 1 :]) for row, value in zip(file, drawn, strict=True))
-            rows = tuple(sorted(changed))
-            outcomes[rows] = outcomes.get(rows, Fraction(0)) + chance
-        return Law(outcomes)
+    def answers(row: tuple[Any, ...]) -> Law:
+        chances = {value: 1 - change if row[place] == value else change / (len(values) - 1) for value in values}
+        return Law({(*row[:place], value, *row[place + 1 :]): chance for value, chance in chances.items()})
 
-    return of
+    return lambda file: _together(map(answers, file), lambda row: [row])

@@ -23,10 +23,11 @@ from stirred.mechanisms.records.doubts import no_bound, nothing_moves
 from stirred.mechanisms.records.engine import RatedSwap, Swap
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.law import PAPER, Policy, SwapStep
-from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, psa_law, sharp_policy
+from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, sharp_policy
 from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
 from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
 from stirred.mechanisms.records.steps.chains import (
+    StratumLaw,
     chained,
     law_by_match,
     perturbed_before,
@@ -39,7 +40,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import integers_below
 from stirred.spec.budget import Derived
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import Exact
+from stirred.spec.exact import ZERO, Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
@@ -92,7 +93,7 @@ class ResponseSettings(SwapSettings):
 
     def steps(self) -> tuple[Response]:
         change = probability(self.change, where="change")
-        values = declared_texts(self.values, where="values")
+        values = declared_texts(self.values)
         return (Response(respond=self.respond, values=values, change=change, on_swap=self.respond in self.swap),)
 
 
@@ -158,7 +159,38 @@ class Response(SwapStep):
             what = f'"{self.respond}"{of_persons} is no released column of households'
             yield Problem(what=what, where="respond", remedy=f"name one of {', '.join(released)}")
             return
-        yield from undeclared(data.households[self.respond], self.values, source=data.household_source)
+        column = data.households[self.respond]
+        where = f'{data.household_source} "{column.name}"'
+        if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Boolean, pl.Categorical)):
+            yield Problem(
+                what=f"a response needs codes, and this column holds values of type {column.dtype}",
+                where=where,
+                remedy="turn it into classes, text or whole numbers first",
+            )
+            return
+        if column.null_count():
+            rows = counted(column.is_null().arg_true().head(5).to_list(), total=column.null_count())
+            yield Problem(
+                what=f"values are missing, and no response can be given for them ({rows})",
+                where=where,
+                remedy="fill them in with a code of its own, such as 'unknown', and declare it",
+            )
+        present = column.unique().drop_nulls().sort().cast(pl.String).to_list()
+        if other := [text for text in present if text not in self.values]:
+            more = "" if len(other) <= 5 else f" and {len(other) - 5:,} more"
+            yield Problem(
+                what=f"{listed(other[:5])}{more}: not among the declared values",
+                public=f"{number(len(other), 'value')} not among the declared values",
+                where=where,
+                remedy="declare every value that may occur, under values or in the codebook, or recode",
+            )
+        typed = _typed(column, self.values)
+        if odd := [text for text, value in zip(self.values, typed, strict=True) if value is None]:
+            yield Problem(
+                what=f"the declared {listed(odd)} cannot stand in a column of type {column.dtype}",
+                where=where,
+                remedy="declare values as the file writes them, or store the column as text",
+            )
 
     def policy(self, policy: Policy, strata: Strata) -> Policy:
         value = perturbed_before(policy.realised, self.loss, rest=policy.realised).one
@@ -183,18 +215,15 @@ class Response(SwapStep):
         )
 
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
-        return replace(plan, further=(self._relative_to_both(swap, plan),))
-
-    def _relative_to_both(self, swap: Any, plan: SwapPlan) -> FurtherPromise:
-        """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
+        """Add the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
         policy = sharp_policy(plan.strata)
-        rest = sharp_policy(plan.exposed).realised if plan.exposed.live.any() else None
+        rest = sharp_policy(plan.exposed).realised if plan.exposed.live.any() else ZERO
         value = perturbed_before(policy.realised, self.loss, rest=rest).both
         formula = (
             f"the smaller of the response's loss and that of {policy}; where other variables on the side of "
             f"{self.respond} have two values, the latter"
         )
-        return FurtherPromise.of(
+        further = FurtherPromise.of(
             "swap_flavor_epsilon",
             plan.specification.with_flavor(multiverse=swap.multiverse(plan.hold, persons=plan.has_persons)),
             Derived(formula=formula, value=value, varies=True),
@@ -202,6 +231,7 @@ class Response(SwapStep):
             condition=f"the counts of {self.respond} are what the compared files agree on; the release neither keeps "
             "nor publishes them",
         )
+        return replace(plan, further=(further,))
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
         column, values = data.households[self.respond], len(self.values)
@@ -209,6 +239,33 @@ class Response(SwapStep):
         answered = respond(truth, values=values, change=self.change, entropy=entropy.child("response"))
         perturbed = data.households.with_columns(declared_column(column, self.values, answered))
         return replace(data, households=perturbed, checked=False)
+
+    # ---- small universes for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
+
+    def sides(self, record: Any) -> tuple[Any, Any]:
+        """Return the perturbed side of a (hold, swap) pair, and the other one."""
+        hold, swap = record
+        return (swap, hold) if self.on_swap else (hold, swap)
+
+    def small_law(self, dataset: Any, swap: StratumLaw) -> Law:
+        """Return the law of the released table of one stratum."""
+        rows = tuple((*side, other) for side, other in map(self.sides, dataset))
+        answered = response(self.values, change=self.change, place=1)(rows)
+        return chained(answered, lambda file: swap([self.sides(((g, v), o)) for g, v, o in file]))
+
+    def universe(self, other: Sequence[str], rest: Sequence[str]) -> list[Hashable]:
+        """Return every table with ``other`` on one side and ``rest``, beside any perturbed values, on the other.
+
+        >>> fair = Response(respond="county", values=("x", "y"), change=Fraction(1, 2), on_swap=True)
+        >>> len(fair.universe("ab", "11")), len(fair.universe("ab", "12"))
+        (4, 8)
+        """
+        tables: set[Any] = {
+            tuple(sorted(map(self.sides, zip(zip(order, drawn, strict=True), other, strict=True))))
+            for order in set(permutations(rest))
+            for drawn in product(self.values, repeat=len(other))
+        }
+        return sorted(tables)
 
 
 class ResponseSwap(Swap):
@@ -303,22 +360,18 @@ class ResponseSwap(Swap):
                 remedy="match on fewer or coarser variables",
             )
 
-    @property
-    def _law(self) -> ResponseLaw:
-        return ResponseLaw(values=self.values, change=self.change, rate=self.swap_law.rate, on_swap=self.on_swap)
-
     def law(self, dataset: Any) -> Law:
-        return self._law.of(dataset)
+        return self.steps[0].small_law(dataset, self.swap_law.on_small)
 
     def audit_universes(self) -> list[list[Hashable]]:
         shapes = [("ab", "11"), ("ab", "12")]
         if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
             shapes += [("aab", "111"), ("abc", "112")]
-        return [self._law.universe(other, rest) for other, rest in shapes]
+        return [self.steps[0].universe(other, rest) for other, rest in shapes]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         first: Any = universe[0]
-        sides = [self._law.sides(record) for record in first]
+        sides = [*map(self.steps[0].sides, first)]
         other = "held" if self.on_swap else self.swap[0]
         columns = {
             "rest": [rest for (rest, _), _ in sides],
@@ -351,55 +404,10 @@ def respond(codes: Codes, *, values: int, change: Fraction, entropy: Entropy) ->
     return answered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseLaw:
-    """A response over ``values`` that changes with probability ``change``, then permutation swapping at ``rate``.
-
-    ``on_swap`` says whether the perturbed side is the swapped one.
-
-    >>> fair = ResponseLaw(values=("x", "y"), change=Fraction(1, 2), rate=Fraction(1, 10), on_swap=True)
-    >>> sorted(fair.of((("a", ("", "x")), ("b", ("", "y")))).probabilities.values())
-    [Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), Fraction(1, 4)]
-    """
-
-    values: Sequence[str]
-    change: Fraction
-    rate: Fraction
-    on_swap: bool
-
-    def of(self, dataset: Any) -> Law:
-        """Return the law of the released table."""
-        rows = tuple((*side, other) for side, other in map(self.sides, dataset))
-        answered = response(self.values, change=self.change, place=1)(rows)
-        return chained(answered, lambda file: psa_law([self._pair((g, v), o) for g, v, o in file], rate=self.rate))
-
-    def sides(self, record: Any) -> tuple[Any, Any]:
-        """Return the perturbed side of a (hold, swap) pair, and the other one."""
-        hold, swap = record
-        return (swap, hold) if self.on_swap else (hold, swap)
-
-    def _pair(self, side: Any, other: Any) -> tuple[Any, Any]:
-        return (other, side) if self.on_swap else (side, other)
-
-    def universe(self, other: Sequence[str], rest: Sequence[str]) -> list[Hashable]:
-        """Return every table with ``other`` on one side and ``rest``, beside any perturbed values, on the other.
-
-        >>> law = ResponseLaw(values=("x", "y"), change=Fraction(1, 2), rate=Fraction(1, 10), on_swap=True)
-        >>> len(law.universe("ab", "11")), len(law.universe("ab", "12"))
-        (4, 8)
-        """
-        tables: set[Any] = {
-            tuple(sorted(self._pair(side, o) for side, o in zip(zip(order, drawn, strict=True), other, strict=True)))
-            for order in set(permutations(rest))
-            for drawn in product(self.values, repeat=len(other))
-        }
-        return sorted(tables)
-
-
-def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:
+def declared_texts(values: Sequence[Value]) -> tuple[str, ...]:
     """Return declared values as files write them; refuse a list with which nothing can be perturbed.
 
-    >>> declared_texts([1, True, "owned"], where="values")
+    >>> declared_texts([1, True, "owned"])
     ('1', 'true', 'owned')
     """
     texts = tuple(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
@@ -407,46 +415,11 @@ def declared_texts(values: Sequence[Value], *, where: str) -> tuple[str, ...]:
     if twice or len(texts) < 2:
         raise bad_plan(
             f"{listed(twice)} is declared twice" if twice else "a response needs two declared values or more",
-            where=where,
+            where="values",
             remedy="list every value that the variable may have once, such as ['owned', 'rented']; what the file "
             "happens to hold must not decide",
         )
     return texts
-
-
-def undeclared(column: pl.Series, values: Sequence[str], *, source: str) -> Iterator[Problem]:
-    """Yield what is wrong with a column that may have only declared values."""
-    where = f'{source} "{column.name}"'
-    if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Boolean, pl.Categorical)):
-        yield Problem(
-            what=f"a response needs codes, and this column holds values of type {column.dtype}",
-            where=where,
-            remedy="turn it into classes, text or whole numbers first",
-        )
-        return
-    if column.null_count():
-        rows = counted(column.is_null().arg_true().head(5).to_list(), total=column.null_count())
-        yield Problem(
-            what=f"values are missing, and no response can be given for them ({rows})",
-            where=where,
-            remedy="fill them in with a code of its own, such as 'unknown', and declare it",
-        )
-    present = column.unique().drop_nulls().sort().cast(pl.String).to_list()
-    if other := [text for text in present if text not in values]:
-        more = "" if len(other) <= 5 else f" and {len(other) - 5:,} more"
-        yield Problem(
-            what=f"{listed(other[:5])}{more}: not among the declared values",
-            public=f"{number(len(other), 'value')} not among the declared values",
-            where=where,
-            remedy="declare every value that may occur, under values or in the codebook, or recode",
-        )
-    typed = _typed(column, values)
-    if odd := [text for text, value in zip(values, typed, strict=True) if value is None]:
-        yield Problem(
-            what=f"the declared {listed(odd)} cannot stand in a column of type {column.dtype}",
-            where=where,
-            remedy="declare values as the file writes them, or store the column as text",
-        )
 
 
 def declared_codes(column: pl.Series, values: Sequence[str]) -> Codes:

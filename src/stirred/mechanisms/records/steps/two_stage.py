@@ -104,10 +104,14 @@ class FinerSwap(SwapStep):
             fine_records=sizes.astype(np.float64),
             within=coarse,
         )
-        further = (self._relative_to_fine(swap, plan, int(sizes.max(initial=0))),)
-        return replace(plan, strata=plan.strata.with_shares(shares), fine=fine, further=further)
+        return replace(
+            plan,
+            strata=plan.strata.with_shares(shares),
+            fine=fine,
+            further=(self._relative_to_fine(swap, plan, largest=int(sizes.max(initial=0))),),
+        )
 
-    def _relative_to_fine(self, swap: Any, plan: SwapPlan, largest: int) -> FurtherPromise:
+    def _relative_to_fine(self, swap: Any, plan: SwapPlan, *, largest: int) -> FurtherPromise:
         """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
         coarse = plan.specification.budget.realised
         # A stratum of one record has nobody to swap with: its fine universe is a single file.
@@ -192,19 +196,15 @@ class TwoStageSwap(RatedSwap):
         second = PermutationLaw(rate=self.fine_rate)
         first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
         last = chained(first, stage(second.on_small, within=lambda match: match))
-        outcomes: dict[Hashable, Fraction] = {
-            tuple(((m, h), s) for m, h, s in rows): chance  # type: ignore[attr-defined]
-            for rows, chance in last.probabilities.items()
-        }
-        return Law(outcomes)
+        return last.pushed(lambda rows: tuple(((m, h), s) for m, h, s in rows))  # type: ignore[attr-defined]
 
     def audit_universes(self) -> list[list[Hashable]]:
         files = (
-            *(("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz")),
-            ("1a2a3b4c", "wxyz"),
+            *(("1a 1b", "xy"), ("1a 1b 2c", "xxy"), ("1a 1b 2c", "xyz"), ("1a 1b 2c 2d", "xxyy")),
+            *(("1a 2a 3b", "xyz"), ("1a 2a 3b 4c", "wxyz")),
         )
         return [
-            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(_pairs(hold), swap)]  # type: ignore[attr-defined]
+            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(hold.split(), swap)]  # type: ignore[attr-defined]
             for hold, swap in files
         ]
 
@@ -221,26 +221,18 @@ class TwoStageSwap(RatedSwap):
         return self.with_settings(match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
 
 
-def _pairs(text: str) -> list[str]:
-    return [text[place : place + 2] for place in range(0, len(text), 2)]
+def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
+    """Return the share of each stratum that gets other values where a second swap exchanges within its parts.
 
-
-def staged_moves(records: Shares, *, coarse: Shares, fine: Shares, within: Positions) -> Shares:
-    """Return the same for each part of strata that a second swap exchanges within; ``within`` says whose part it is.
-
-    A record keeps its values if neither stage moves it, or if the second undoes the first: it gets the place
-    of another record of its part, which the first stage gave this record's values, one of n - 1 equally likely.
+    ``within`` says whose part each is. A record keeps its values if neither stage moves it, or if the second undoes the
+    first: it gets the place of another record of its part, which the first stage gave this record's values, one of
+    n - 1 equally likely.
 
     >>> two = np.array([2.0])
-    >>> staged_moves(two, coarse=two / 4, fine=two / 4, within=np.array([0])).tolist()  # two exchanges, each with 1/2
+    >>> staged_share(two, coarse=two / 4, fine=two / 4, fine_records=two, within=np.array([0])).tolist()  # 1/2 each
     [0.5]
     """
     first = coarse[within]
     back = first / np.maximum(records[within] - 1, 1)
-    return np.asarray(1 - (1 - fine) * (1 - first) - fine * back)
-
-
-def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
-    """Return the same for whole strata, swapped within and then within their parts."""
-    moved = staged_moves(records, coarse=coarse, fine=fine, within=within)
+    moved = 1 - (1 - fine) * (1 - first) - fine * back
     return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
