@@ -13,9 +13,9 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import polars as pl
 
@@ -85,17 +85,6 @@ class TablePlan(Plan):
         return self.origin.mechanism
 
 
-class TableDraw(NamedTuple):
-    """What a draw makes: ``public`` tables by file, and by table what they were made of, ``kept`` inside.
-
-    ``inside`` is what verification and internal pages need besides.
-    """
-
-    public: Mapping[str, pl.DataFrame]
-    kept: Mapping[str, pl.DataFrame]
-    inside: Mapping[str, Any] = {}
-
-
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class TableMechanism(SettingsMechanism):
     """A mechanism that publishes tables of declared cells, and no record.
@@ -115,16 +104,22 @@ class TableMechanism(SettingsMechanism):
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: Any = None,
         *,
         tables: str | Sequence[str | Sequence[str]] | None = None,
         values: Values | None = None,
         taken: Sequence[str] = (),
         **given: Any,
     ) -> None:
+        if settings is not None and not isinstance(settings, Settings):
+            what, remedy = f"{settings!r:.60} is not a model of settings", "give settings by keyword: rho=1"
+            raise bad_plan(what, where="settings", remedy=remedy)
         SettingsMechanism.__init__(self, settings, **given)
         named = None if tables is None else as_tables(tables)
         declared = getattr(self.settings, "values", {}) if values is None else values
+        if not isinstance(declared, Mapping) or any(not isinstance(own, Iterable) for own in declared.values()):
+            remedy = 'list them by variable: values={"county": ["North", "South"]}'
+            raise bad_plan(f"{declared!r:.60} does not list values of variables", where="values", remedy=remedy)
         for name, value in (("tables", named), ("values", declared), ("taken", taken)):
             object.__setattr__(self, name, value)
         self.check_settings()
@@ -223,8 +218,14 @@ class TableMechanism(SettingsMechanism):
         """Return the tables that are published without noise, by file."""
         return {}
 
-    def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
+    def file_of(self, plan: Any, title: str) -> str:
+        """Return the name under which a release has a table: its title, or the name of its file."""
+        return title
+
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
+        data, plan, entropy, promised, convert = opening
+        progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
         answers = DrawnAnswers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
         tables = self.answered(counted, plan, answers, progress)
@@ -236,23 +237,11 @@ class TableMechanism(SettingsMechanism):
         }
         kept |= {title: table for title, table in tables.items() if "true" in table.columns}
         public = {self.file_of(plan, title): table.drop("true", strict=False) for title, table in tables.items()}
-        return TableDraw({**public, **self.published_exactly(data, plan)}, kept, {"counted": counted})
-
-    def file_of(self, plan: Any, title: str) -> str:
-        """Return the name under which a release has a table: its title, or the name of its file."""
-        return title
-
-    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
-        microdata, plan, entropy, promised, convert = opening
-        drawn = self.draw(microdata, plan, entropy, progress or (lambda stage, done, total: None))
-        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {
-            name: lambda t=table: [t]  # type: ignore[misc]
-            for name, table in drawn.public.items()
-        }
+        public |= self.published_exactly(data, plan)
         return Release(
-            public=Frames(parts, convert=convert),
+            public=Frames({name: partial(list, [table]) for name, table in public.items()}, convert=convert),
             specification=promised,
-            internal={"plan": plan, "drawn": drawn.kept, **drawn.inside},
+            internal={"plan": plan, "drawn": kept, "counted": counted},
         )
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
@@ -432,6 +421,9 @@ def mechanism_before(after: Mapping[str, Any], *, unit: str, published: Sequence
     """
     own = {key: value for key, value in after.items() if key != "name"}
     name = registry.full_name(str(after.get("name", registry.DEFAULT)), where="after")
+    if not registry.mechanism_class(name).counts_tables:
+        what = f"{name} releases tables, and before tables comes a mechanism that releases records"
+        raise bad_plan(what, where="after", remedy="name a swap such as permutation-swap, or leave after out")
     inner: Any = registry.build(name, {"unit": unit, **own})
     if not {"swap", "hold"} <= {*inner.settings_model.model_fields}:
         return cast(Mechanism, inner)

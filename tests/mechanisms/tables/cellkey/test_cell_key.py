@@ -220,14 +220,16 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
 @pytest.mark.parametrize(
     ("how", "what"),
     [
-        ({"tables": []}, "a table needs different variables"),
+        ({"tables": []}, "tables: is needed"),
+        ({"tables": [[]]}, "a table needs different variables"),
+        ({"key": b"short"}, "this is not a key"),
         ({"tables": [["sex", "sex"]]}, "a table needs different variables"),
         ({"keys": "additive"}, "a column of record keys goes with"),
         ({"record_key": "id"}, "a column of record keys goes with"),
         ({"keys": "additive", "record_key": "id", "keyed_by": "definition"}, "additive keys are sums"),
         (
             {"after": {"name": "noisy-swap", "swap": ["county"], "rate": "1/2", "noise_epsilon": 1}},
-            "is needed|missing|release",
+            "noisy-swap releases tables",
         ),
         ({"after": {"swap": ["county"], "rate": "1/2"}, "key": KEY}, "whose keys are drawn for this release"),
         (
@@ -303,6 +305,13 @@ def test_a_key_file_prints_as_its_path_and_keeps_its_secret(tmp_path: Path) -> N
     file.write_text("abc")
     with pytest.raises(DataError, match="64 hexadecimal digits"):
         KeyFile.read("a.key", file)
+
+
+def test_a_key_given_in_python_stays_when_other_settings_change() -> None:
+    keyed = CellKey(ptable=TABLE, tables="county", values=VALUES, unit="person", key=KEY)
+    assert keyed.with_settings(threshold=3).key.secret == KEY
+    assert keyed.with_settings(key=None).key is None
+    assert KEY.hex() not in repr(keyed) + str(keyed.settings.dumped())
 
 
 def test_expected_errors_are_those_of_the_table() -> None:

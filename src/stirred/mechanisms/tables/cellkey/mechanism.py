@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import polars as pl
-from pydantic import Field
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
 
 from stirred.data.codebook import Codebook
 from stirred.data.frames import read_frame
@@ -60,6 +60,14 @@ from stirred.spec.problems import Problem, placed
 from stirred.spec.reliance import ONE_RUN, KeysAlone
 from stirred.spec.specification import Flavor, Specification
 
+# A setting that names the file of a key, which is read with the plan.
+SecretKey = Annotated[
+    InstanceOf[KeyFile],
+    BeforeValidator(KeyFile.of, json_schema_input_type=str),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string"}),
+]
+
 
 class CellKeySettings(Settings):
     """The perturbation table, the keys, and what is done before and after; the tables are those of the plan."""
@@ -77,7 +85,7 @@ class CellKeySettings(Settings):
     zeros: Literal["protected", "fixed"] = Field(
         default="protected", description="With fixed, which cells are empty is published exactly and not protected."
     )
-    key: str | None = Field(
+    key: SecretKey | None = Field(
         default=None,
         description="A file with the custodian's key; left out, keys are drawn for this release alone.",
         json_schema_extra={"example": "record-keys.key", "internal": True},
@@ -155,17 +163,14 @@ class CellKey(TableMechanism):
     kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
 
-    def __init__(self, settings: Settings | None = None, *, key: bytes | str | None = None, **given: Any) -> None:
-        plain: dict[str, Any] = {name: plain_table(each) for name, each in given.items() if isinstance(each, PTable)}
-        if isinstance(given.get("magnitude"), Magnitude):
-            plain["magnitude"] = given["magnitude"].model_dump()
-        named = KeyFile.holding(key) if isinstance(key, bytes) else key
-        own = {} if named is None else {"key": named}
-        super().__init__(settings, **{"tables": (), **given, **plain, **own})
-        if isinstance(named, KeyFile):  # checked settings have its name alone
-            object.__setattr__(self, "settings", self.settings.model_copy(update={"key": named}))
+    def __init__(self, settings: Settings | None = None, **given: Any) -> None:
+        plain = {name: plain_table(own) for name, own in given.items() if isinstance(own, PTable)}
+        if isinstance(own := given.get("magnitude"), Magnitude):
+            plain["magnitude"] = own.model_dump()
+        super().__init__(settings, **{**given, **plain})
 
     def check_settings(self) -> None:
+        require_tables(self.tables)
         if loss(self.epsilon, where="epsilon", finite=True).is_infinite:
             what = "at an infinite loss every delta is 0, which says nothing about these tables"
             raise bad_plan(what, where="epsilon", remedy="write the loss at which delta is to be stated, such as 1")
@@ -184,11 +189,6 @@ class CellKey(TableMechanism):
     def sums_table(self) -> PTable:
         return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
 
-    @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        require_tables(others.get("tables"))
-        return cls(settings, **others)
-
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         own = TableMechanism.with_codebook(self, codebook, missing_as=missing_as)
         if self.inner is not None:
@@ -197,7 +197,7 @@ class CellKey(TableMechanism):
 
     @property
     def declared_columns(self) -> list[str]:
-        return list(dict.fromkeys(name for variables in self.tables or () for name in variables))
+        return list(dict.fromkeys(name for variables in self.tables for name in variables))
 
     @property
     def coded_columns(self) -> Sequence[str]:
@@ -302,7 +302,7 @@ class CellKey(TableMechanism):
         )
 
     def counted_file(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> KeyedRecords:
-        if self.key is not None and not isinstance(self.key, KeyFile):
+        if self.key is not None and self.key.secret is None:
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
         return KeyedRecords.of(self, self._files(data, plan, entropy), data, entropy)
@@ -337,7 +337,7 @@ class CellKey(TableMechanism):
         return {"what": f"table {title}", "result": "the counts with what was looked up"}
 
     def premises(self, plan: Any) -> Mapping[str, str]:
-        return {"key": Keys(self.key.secret).fingerprint} if isinstance(self.key, KeyFile) else {}
+        return {} if self.key is None else {"key": Keys(self.key.secret).fingerprint}
 
     # ---- what is handed over, each in a module of its own
 

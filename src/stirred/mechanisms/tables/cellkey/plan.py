@@ -174,18 +174,17 @@ def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
 def check_settings(mechanism: CellKey) -> None:
     """Refuse settings that do not go together."""
     for where, wrong, what, remedy in (
-        ("tables", not mechanism.tables or any(len({*t}) < len(t) or not t for t in mechanism.tables),
-         "a table needs different variables", "name at least one table, and each variable once"),
+        ("tables", any(len({*t}) < len(t) or not t for t in mechanism.tables),
+         "a table needs different variables", "name at least one, and each once"),
         ("ptable", mechanism.table.step != 1,
          "the table has fractions, and counts are whole", "use it for sums, as magnitude_ptable"),
         ("record_key", (mechanism.record_key is not None) != (mechanism.keys == "additive"),
          "a column of record keys goes with keys = 'additive', and with it alone", "give both or none"),
         ("key", mechanism.record_key is not None and mechanism.key is not None,
          "records have their keys in a column and in a file", "leave one out"),
-        ("after", mechanism.inner is not None
-         and (not mechanism.inner.counts_tables or mechanism.key is not None or mechanism.record_key is not None),
-         "before cell keys comes a mechanism that releases records, whose keys are drawn for this release",
-         "name such a mechanism, and leave key, keys and record_key out"),
+        ("after", mechanism.inner is not None and (mechanism.key is not None or mechanism.record_key is not None),
+         "after another mechanism come records whose keys are drawn for this release",
+         "leave key, keys and record_key out"),
         ("keyed_by", mechanism.keyed_by == "definition" and mechanism.key is not None,
          "with a key that is kept, a cell would have the same noise next year, whoever is in it then, and the "
          "difference of the two would be exact", "leave key out, or write keyed_by = 'records'"),
