@@ -337,7 +337,7 @@ def test_what_python_can_be_given_works_or_is_refused_with_a_remedy() -> None:
         with pytest.raises(StirredError, match=r"values: .* does not list values of variables\. Fix: list them"):
             NoisyTables(tables="county", **{**alone, "values": values})
     with pytest.raises(StirredError, match=r"settings: .* is not a model of settings\. Fix: give settings by keyword"):
-        NoisyTables({"rho": 1}, tables="county")  # type: ignore[arg-type]
+        NoisyTables({"rho": 1}, tables="county")
     with pytest.raises(StirredError, match=r"after: noisy-tables releases tables, .* Fix: name a swap"):
         NOISY.with_settings(after=NoisyTables(tables="county", **alone))
     released = NoisyTables(tables="county", **alone).release(HOMES, Entropy.from_os(), accept=None)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, cast
@@ -46,6 +47,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     SettingsMechanism,
     Written,
+    confidence_of,
     failed,
     settings_doubts,
 )
@@ -147,6 +149,11 @@ class TableMechanism(SettingsMechanism):
     def __repr__(self) -> str:
         given = {**self.settings.dumped(exclude_defaults=True), "tables": self.tables, "values": self.values}
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in given.items() if value)})"
+
+    @property
+    def sure(self) -> Fraction:
+        """Return the confidence of the intervals."""
+        return confidence_of(self.confidence, where="confidence")
 
     @cached_property
     def inner(self) -> Mechanism | None:

@@ -102,7 +102,6 @@ class Region(BudgetFile):
 
     @property
     def coarse(self) -> bool:
-        """Say whether iterations that are for the nation and states alone are left out."""
         return self.iterations == "coarse"
 
 
@@ -247,7 +246,6 @@ class Tabulator(TableMechanism):
 
     @cached_property
     def spent(self) -> Any:
-        """Return the budget as it was checked."""
         return budget_of(self.budget_model, self.budget, ending=self.shipped)
 
     # ---- the promise

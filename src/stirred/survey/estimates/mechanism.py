@@ -12,17 +12,8 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.protocol import (
-    Progress,
-    Settings,
-    confidence_of,
-    settings_doubts,
-)
-from stirred.mechanisms.tables.engine import (
-    TableMechanism,
-    declared_cells,
-    declared_columns,
-)
+from stirred.mechanisms.protocol import Progress, Settings, settings_doubts
+from stirred.mechanisms.tables.engine import TableMechanism, declared_cells, declared_columns
 from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
@@ -89,7 +80,6 @@ class SurveyEstimates(TableMechanism):
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
     def check_settings(self) -> None:
-        """Refuse settings that do not go together; a design that cannot amplify, before any file is read."""
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.sample_loss  # noqa: B018
@@ -101,13 +91,7 @@ class SurveyEstimates(TableMechanism):
 
     @property
     def loss(self) -> Fraction:
-        """Return the loss that is promised."""
         return finite_loss(self.epsilon, where="epsilon")
-
-    @property
-    def sure(self) -> Fraction:
-        """Return the confidence of the intervals."""
-        return confidence_of(self.confidence, where="confidence")
 
     @property
     def design(self) -> Design | None:
@@ -143,12 +127,10 @@ class SurveyEstimates(TableMechanism):
 
     @property
     def after_noise(self) -> bool:
-        """Say whether noisy estimates are calibrated."""
         return self.adjust is not None and self.adjust.when == "after-noise"
 
     @property
     def columns(self) -> list[str]:
-        """Return the columns that are needed, but for those of the design."""
         more = [*(self.adjust.poststrata if self.adjust else ()), *([self.imputed] if self.imputed else [])]
         return [*dict.fromkeys([*all_columns(self.estimates), *more])]
 
@@ -171,17 +153,14 @@ class SurveyEstimates(TableMechanism):
 
     @property
     def coded_columns(self) -> Sequence[str]:
-        """Return the columns of domains: every value of theirs must be declared."""
         return [*dict.fromkeys(name for each in self.estimates for name in each.by)]
 
     @property
     def declared_columns(self) -> Sequence[str]:
-        """Return the columns of domains and of conditions."""
         return [*self.coded_columns, *(name for each in self.estimates for name in each.where)]
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         titles = listed([each.title for each in self.estimates])
         amplified = "" if self.design is None else f", by a sample drawn as {self.design}"
         return (
@@ -193,7 +172,6 @@ class SurveyEstimates(TableMechanism):
     # ---- the promise and the act
 
     def draft(self, data: Microdata, *, doubts: bool) -> SurveyPlan:
-        """Return the estimates with their noise, and the loss."""
         _, public = checks.sampled(self, data)
         names = self.coded_columns
         declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
@@ -219,7 +197,6 @@ class SurveyEstimates(TableMechanism):
         )
 
     def doubts(self, data: Microdata, plan: SurveyPlan) -> Iterator[Doubt]:
-        """Yield values that are clamped, and what the quality of estimates says against them."""
         yield from settings_doubts(self.settings_from)
         yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
         yield from pictures.notes(plan)
@@ -300,7 +277,6 @@ class SurveyEstimates(TableMechanism):
         return found
 
     def counted_besides(self, data: Microdata, plan: SurveyPlan) -> dict[str, dict[str, Any]]:
-        """Return how many values were clamped."""
         found = {}
         for each in plan.estimates:
             cells = plan.cells[each.title]
@@ -309,11 +285,9 @@ class SurveyEstimates(TableMechanism):
         return found
 
     def verified(self, title: str) -> dict[str, str]:
-        """Return what is said of the estimates that were compared."""
         return {"what": "every estimate, computed again", "result": "the true numbers with the noise"}
 
     def warm(self) -> None:
-        """Load what the draw needs."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
     check = checks.check
@@ -330,7 +304,6 @@ class SurveyEstimates(TableMechanism):
     audit_specification = small.audit_specification
 
     def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the estimates alone."]
 
 

@@ -57,12 +57,10 @@ class SurveyPlan(TablePlan):
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns of domains: no other column of the file is published."""
         return {"households": [*dict.fromkeys(name for each in self.estimates for name in each.estimate.by)]}
 
     @property
     def publishes_fixed(self) -> bool:
-        """Say that of what is fixed only counts of classes are published: frame and weights stay inside."""
         return self.public.held
 
     @property
@@ -76,12 +74,10 @@ class SurveyPlan(TablePlan):
 
     @property
     def published_figures(self) -> str:
-        """Say the same to readers: of what is fixed, classes alone are published."""
         return self.unchanged
 
     @property
     def disturbed(self) -> str:
-        """Say that only estimates with noise are published."""
         count = sum(each.height if each.width else 1 for each in self.cells.values())
         after = "" if self.class_counts is None else ", calibrated to public totals afterwards"
         return f"{number(count, 'estimate')} with noise{after}; {VARIANCE[self.variance]}; no records are published"
@@ -104,7 +100,6 @@ class SurveyPlan(TablePlan):
 
     @property
     def sampled(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Return the sample, with its design and the loss on it, where the draw amplifies."""
         if self.drawn_by is None or self.sample is None:
             return None
         own = {"shares": [str(share) for share in self.shares]} if self.shares else {}
@@ -112,12 +107,10 @@ class SurveyPlan(TablePlan):
 
     @property
     def why_this_number(self) -> str:
-        """Say how the loss comes about."""
         return str(self.specification.budget.policy)
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return each estimate with its queries, and before whom an amplified loss holds."""
         found, values = [], []
         for each in self.estimates:
             told: dict[str, Any] = {"estimate": each.title}

@@ -367,7 +367,6 @@ class CellKey(TableMechanism):
         return [*plans.promised(plan), *self.reading_tables(plan)]
 
     def number_of_records(self, data: Microdata) -> int | None:
-        """Return None: tables tell no exact number, and what a swap before them keeps stays inside."""
         return None
 
     def reading_tables(self, plan: Any) -> list[str]:

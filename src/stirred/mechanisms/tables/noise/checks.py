@@ -36,7 +36,7 @@ from stirred.mechanisms.tables.engine import (
     table_fault,
 )
 from stirred.mechanisms.tables.noise.measures import Measure, Sum, column_of, keeping, people_of, table_key
-from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, file_of, published
+from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, published
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact, exp
@@ -194,13 +194,13 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
     if mechanism.inner is not None:
         yield from _match_doubts(mechanism, data, plan, mechanism.inner)
     for each in plan.measures:
-        deviation, average = float(each.cell.variance) ** 0.5, data.households.height / each.cells
-        if each.added_up is None and not each.of_persons and average < _SWAMPED * deviation:
+        average = data.households.height / each.cells
+        if each.of_records and average < _SWAMPED * each.deviation:
             yield Doubt(
                 kind="swamped",
                 about=each.title.replace(" x ", "+"),
                 what=f"{each.title} has {each.cells:,} cells for {data.households.height:,} records: {average:.3g} "
-                f"in a cell on average, and its noise has a standard deviation of {deviation:.3g}",
+                f"in a cell on average, and its noise has a standard deviation of {each.deviation:.3g}",
                 remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
                 refuses=False,
             )
@@ -210,7 +210,7 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
         names = [*dict.fromkeys([added_up.column, *(name for each in measures for name in each.variables)])]
         records = people_of(data, names, most=None) if people else select(data.households, names)
         tables = [
-            PublishedTable(title=each.title, by=records.select(each.variables), noise=float(each.cell.variance) ** 0.5)
+            PublishedTable(title=each.title, by=records.select(each.variables), noise=each.deviation)
             for each in measures
         ]
         values = records[added_up.column].cast(pl.Int64).to_numpy()
@@ -298,9 +298,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
         found.problems += error.problems
         return
     audit_promise(partial(mechanism.specification, measures), bundle, found)
-    keys = {
-        each.title: _key(each.variables, f"public/{file_of(each)}.csv" if each.added_up else "") for each in measures
-    }
+    keys = {each.title: _key(each.variables, f"public/{each.file}.csv" if each.added_up else "") for each in measures}
     if {*tables} != {*keys.values()}:
         found.bad("the tables are not those of the plan", where="public/tables")
         return

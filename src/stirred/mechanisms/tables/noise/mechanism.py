@@ -21,7 +21,7 @@ from stirred.mechanisms.protocol import (
     Progress,
     Rate,
     Settings,
-    confidence_of,
+    Table,
 )
 from stirred.mechanisms.tables.engine import (
     AnyFrame,
@@ -203,12 +203,7 @@ class NoisyTables(TableMechanism):
         return "rho" if self.gaussian else "epsilon"
 
     @property
-    def sure(self) -> Fraction:
-        return confidence_of(self.confidence, where="confidence")
-
-    @property
     def total(self) -> Fraction | None:
-        """Return the loss of all tables together, where it is stated."""
         given = self.rho if self.gaussian else self.epsilon
         return None if given is None else finite_loss(given, where=self.letter)
 
@@ -391,7 +386,7 @@ class NoisyTables(TableMechanism):
         return {title: {"cut": cut} for title, cut in self.counted(data, plan, cut=True).items()}
 
     def file_of(self, plan: NoisePlan, title: str) -> str:
-        return next(pages.file_of(each) for each in plan.measures if each.title == title)
+        return next(each.file for each in plan.measures if each.title == title)
 
     def published_exactly(self, data: Microdata, plan: NoisePlan) -> dict[str, pl.DataFrame]:
         return {"invariants": self.kept(data, plan)} if [*self.exact_titles()] else {}
@@ -426,7 +421,6 @@ class NoisyTables(TableMechanism):
     check = checks.check
     doubts = checks.doubts
     files = pages.noisy_files
-    table_in_words = pages.table_in_words
     reading_tables = pages.reading
     sections = pages.sections
     typical_errors = pages.typical_errors
@@ -437,6 +431,10 @@ class NoisyTables(TableMechanism):
     law = checks.law
     audit_universes = checks.audit_universes
     audit_specification = checks.audit_specification
+
+    def table_in_words(self, table: Table, data: Microdata, plan: NoisePlan) -> str:
+        measure = next(each for each in plan.measures if each.title == table.title)
+        return f"{'after a swap, ' * measure.doubled}with noise, ±{plan.width(measure):,} with {plan.percent}"
 
     @property
     def no_closed_form(self) -> str:

@@ -377,7 +377,6 @@ class SafeTab(Tabulator):
 
     @property
     def groups(self) -> Iterations:
-        """Return the iterations."""
         table = self.iterations
         if table.frame is None and "." in table.file:  # a bundle keeps its checksum alone
             raise bad_plan("the table was not read", where=f"iterations {table.file}", remedy="read the plan again")
