@@ -22,7 +22,6 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
-from stirred.data.columns import Columns
 from stirred.data.frames import as_read, read_frame, write_frame
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
@@ -98,6 +97,8 @@ class TableMechanism(SettingsMechanism):
     counts_tables: ClassVar[bool] = False
     kept_in: ClassVar[str] = "noise"  # the folder below internal with what tables were made of
     keeps_noise: ClassVar[bool] = True  # of millions of groups true counts are kept alone, as a column of their table
+
+    otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
 
     settings: Any
     tables: Any  # tuples of names; None where no plan was read
@@ -178,6 +179,25 @@ class TableMechanism(SettingsMechanism):
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
         return self.taken
+
+    def declared(self, data: Microdata, names: Sequence[str]) -> dict[str, pl.Series]:
+        """Return the declared values of these variables, in the type of their columns; all problems at once.
+
+        Cells must not follow from the file: a value that is listed because somebody has it gives that somebody away.
+        """
+        found: dict[str, pl.Series] = {}
+        problems: list[Problem] = []
+        for name in names:
+            column = column_of(data, name)
+            kept = _declared(name, self.values, column, self.otherwise)
+            if isinstance(kept, Problem):
+                problems.append(kept)
+                continue
+            found[name] = kept
+            problems += _undeclared(column, kept)
+        if problems:
+            raise DataError(problems)
+        return found
 
     # ---- the plan
 
@@ -508,31 +528,11 @@ def declared_cells(variables: Sequence[str], declared: Mapping[str, pl.Series]) 
     return reduce(lambda a, b: a.join(b, how="cross", maintain_order="left_right"), axes) if axes else pl.DataFrame()
 
 
-def declared_columns(
-    names: Sequence[str],
-    values: Values,
-    file: Columns | Mapping[str, pl.Series],
-    *,
-    otherwise: str = "or write values = {...}",
-) -> dict[str, pl.Series]:
-    """Return the declared values of each variable, in the type of its column; all problems at once.
-
-    Cells must not follow from the file: a value that is listed because somebody has it gives that somebody away.
-    ``otherwise`` says how to declare them without a codebook: not every mechanism has a setting for it.
-    """
-    found: dict[str, pl.Series] = {}
-    problems: list[Problem] = []
-    for name in names:
-        column = file[name]
-        kept = _declared(name, values, column, otherwise)
-        if isinstance(kept, Problem):
-            problems.append(kept)
-            continue
-        found[name] = kept
-        problems += _undeclared(column, kept)
-    if problems:
-        raise DataError(problems)
-    return found
+def column_of(data: Microdata, name: str) -> pl.Series:
+    """Return a column of the records or, where they do not have it, of their persons."""
+    if name in data.households.columns or data.persons is None:
+        return data.households[name]
+    return data.persons[name]
 
 
 def _declared(name: str, values: Values, column: pl.Series, otherwise: str) -> pl.Series | Problem:

@@ -13,7 +13,7 @@ import polars as pl
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.protocol import Progress, Settings, settings_doubts
-from stirred.mechanisms.tables.engine import TableMechanism, declared_cells, declared_columns
+from stirred.mechanisms.tables.engine import TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
@@ -173,8 +173,7 @@ class SurveyEstimates(TableMechanism):
 
     def draft(self, data: Microdata, *, doubts: bool) -> SurveyPlan:
         _, public = checks.sampled(self, data)
-        names = self.coded_columns
-        declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
+        declared = self.declared(data, self.coded_columns)
         cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
         if self.after_noise and public.classes is not None:
             cells = (public.classes.frame, *cells)

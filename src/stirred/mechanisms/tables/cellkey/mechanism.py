@@ -42,7 +42,6 @@ from stirred.mechanisms.tables.engine import (
     AnyFrame,
     TableMechanism,
     declared_cells,
-    declared_columns,
     require_tables,
 )
 from stirred.mechanisms.tables.query import Ask
@@ -162,6 +161,7 @@ class CellKey(TableMechanism):
     settings_model: ClassVar[type[Settings]] = CellKeySettings
     kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
+    otherwise: ClassVar[str] = "or in Python with values"
 
     def __init__(self, settings: Settings | None = None, **given: Any) -> None:
         plain = {name: plain_table(own) for name, own in given.items() if isinstance(own, PTable)}
@@ -278,9 +278,8 @@ class CellKey(TableMechanism):
     # ---- the promise and the act
 
     def draft(self, data: Microdata, *, doubts: bool) -> CellKeyPlan:
-        persons = plans.person_columns(self, data)
-        columns = {name: plans.column(data, name) for name in self.declared_columns}
-        declared = declared_columns(self.declared_columns, self.values, columns, otherwise="or in Python with values")
+        persons = tuple(name for name in self.declared_columns if name in data.person_variables)
+        declared = self.declared(data, self.declared_columns)
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
         inner = None if self.inner is None else self.inner.plan(data, doubts=doubts)
         if inner is not None:

@@ -13,12 +13,12 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, listed
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
-from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records
+from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records, column_of
 from stirred.spec.brief import published_exactly
 from stirred.spec.convert import post_process
 from stirred.spec.doubts import Doubt, nothing_promised
@@ -197,30 +197,33 @@ def check_settings(mechanism: CellKey) -> None:
 
 def check(mechanism: CellKey, data: Any) -> None:
     """Raise all problems of the columns; which values they can take is not known yet."""
-    microdata = as_microdata(data)
-    person_columns(mechanism, microdata)
-    for name in mechanism.declared_columns:
-        column(microdata, name)
+    data = as_microdata(data)
+    columns = [*data.variables, *data.person_variables]
+    roles = dict.fromkeys(mechanism.declared_columns, ("table", columns))
     if mechanism.sums is not None:
-        summed(column(microdata, mechanism.sums.column, where="magnitude"))
-    if mechanism.inner is not None:
-        mechanism.inner.check(microdata)
-    elif mechanism.record_key is not None:
-        whole_keys(column(microdata, mechanism.record_key, where="record_key"), below=mechanism.table.keys)
-    elif mechanism.key is not None:
-        identified(microdata.households, microdata)
-
-
-def person_columns(mechanism: CellKey, data: Microdata) -> tuple[str, ...]:
-    """Return the variables of persons; a unit may then have many records, and only a swap covers that."""
-    own = tuple(name for name in mechanism.declared_columns if name in data.person_variables)
-    if own and mechanism.inner is None:
+        roles.setdefault(mechanism.sums.column, ("magnitude", columns))
+    if mechanism.record_key is not None:
+        roles[mechanism.record_key] = ("record_key", data.households.columns)
+    where = data.household_source
+    absent = [missing_column(n, there, where=where, role=role) for n, (role, there) in roles.items() if n not in there]
+    if absent:
+        raise DataError(absent)
+    of_persons = [name for name in mechanism.declared_columns if name in data.person_variables]
+    if of_persons and mechanism.inner is None:  # a unit may have many records, and only a swap covers that
         raise bad_plan(
-            f"{listed(own)} is a variable of persons, and a {mechanism.unit} may change a count for each of them",
+            f"{listed(of_persons)} is a variable of persons, and a {mechanism.unit} may change a count for each of "
+            "them",
             where="tables",
             remedy="give the file of persons as [data] file with record = 'person'; or swap before, with after",
         )
-    return own
+    if mechanism.sums is not None:
+        summed(column_of(data, mechanism.sums.column))
+    if mechanism.inner is not None:
+        mechanism.inner.check(data)
+    elif mechanism.record_key is not None:
+        whole_keys(data.households[mechanism.record_key], below=mechanism.table.keys)
+    elif mechanism.key is not None:
+        identified(data.households, data)
 
 
 def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], persons: Collection[str]) -> None:
@@ -232,16 +235,6 @@ def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], 
         if absent := [name for name in wanted if name not in there]:
             what = f"{listed(absent)} of the table {' x '.join(table)} is not among the records that are released"
             raise bad_plan(what, where="after", remedy="let the mechanism release it, or leave it out of the table")
-
-
-def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
-    """Return a column of households or persons; refuse one that is not there, or is not to be used."""
-    if name in (data.households.columns if where == "record_key" else data.variables):
-        return data.households[name]
-    if data.persons is not None and name in data.person_variables:
-        return data.persons[name]
-    there = [*data.variables, *data.person_variables]
-    raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
 
 
 def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:

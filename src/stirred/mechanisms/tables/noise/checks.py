@@ -31,11 +31,12 @@ from stirred.mechanisms.tables.engine import (
     TableMechanism,
     audit_promise,
     audit_records,
+    column_of,
     counted_persons,
     stated_mechanism,
     table_fault,
 )
-from stirred.mechanisms.tables.noise.measures import Measure, Sum, column_of, keeping, people_of, table_key
+from stirred.mechanisms.tables.noise.measures import Measure, Sum, keeping, people_of, table_key
 from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, published
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt

@@ -416,13 +416,6 @@ def tabulated(
     return joined["__number"].fill_null(0).to_numpy()
 
 
-def column_of(data: Microdata, name: str) -> pl.Series:
-    """Return a column of the records or, where they do not have it, of their persons."""
-    if name in data.households.columns or data.persons is None:
-        return data.households[name]
-    return data.persons[name]
-
-
 # ---- tables that agree ----------------------------------------------------------------------------------------
 # A table over variables S splits into interactions T, one for each subset of S: what its margin by T has beyond the
 # margins by fewer variables (analysis of variance). An interaction is the same in all tables that contain its

@@ -27,7 +27,6 @@ from stirred.mechanisms.tables.engine import (
     AnyFrame,
     TableMechanism,
     declared_cells,
-    declared_columns,
     with_numbers,
 )
 from stirred.mechanisms.tables.noise import checks, pages
@@ -37,7 +36,6 @@ from stirred.mechanisms.tables.noise.measures import (
     Sum,
     budgeted,
     changes,
-    column_of,
     keeping,
     people_of,
     table_key,
@@ -179,7 +177,6 @@ class NoisyTables(TableMechanism):
     title: ClassVar[str] = "noisy tables"
     settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
     table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
-    otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
 
     def check_settings(self) -> None:
         if problems := [*checks.settings_problems(self)]:
@@ -271,8 +268,7 @@ class NoisyTables(TableMechanism):
 
     def draft(self, data: Microdata, *, doubts: bool) -> NoisePlan:
         names = self.declared_columns
-        columns = {name: column_of(data, name) for name in names}
-        declared = declared_columns(names, self.values, columns, otherwise=self.otherwise)
+        declared = self.declared(data, names)
         of_persons = data.person_variables
         measures = self.measures(of_persons=of_persons, sizes={name: len(own) for name, own in declared.items()})
         for each in measures:
@@ -452,8 +448,7 @@ class NoisyTables(TableMechanism):
         data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
         of_persons = {name for each in self.wanted for name in each.columns} - {*data.households.columns}
         measure = next(m for m in self.measures(of_persons=of_persons) if m.variables == tuple(variables))
-        columns = {name: column_of(data, name) for name in variables}
-        cells = declared_cells(variables, declared_columns(variables, self.values, columns))
+        cells = declared_cells(variables, self.declared(data, variables))
         files = [data.households] * 2
         if people is not None:
             files = [people_of(data, variables, most=most) for most in (None, self.persons)]
