@@ -129,6 +129,8 @@ class TableMechanism(SettingsMechanism):
 
     def check_settings(self) -> None:
         """Raise what is wrong with settings that do not go together: each by itself was checked."""
+        if not self.tables:
+            raise bad_plan("is needed", where="tables", remedy=NO_TABLES)
 
     def with_settings(self, **changed: Any) -> Self:
         own = {key: getattr(self, key) for key in ("settings", "tables", "values", "taken")}
@@ -175,7 +177,10 @@ class TableMechanism(SettingsMechanism):
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
         taken = [name for name in found if name not in self.values]
-        return self.with_settings(values={**found, **self.values}, taken=taken)
+        own = self.with_settings(values={**found, **self.values}, taken=taken)
+        if self.inner is not None:
+            object.__setattr__(own, "inner", self.inner.with_codebook(codebook, missing_as=missing_as))
+        return own
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
         return self.taken
@@ -418,12 +423,6 @@ def _records(public: Path) -> list[Path]:
 
 
 # ---- settings that several have -----------------------------------------------------------------------------
-
-
-def require_tables(tables: Collection[Any] | None) -> None:
-    """Refuse settings without any table: there is nothing to release."""
-    if not tables:
-        raise bad_plan("is needed", where="tables", remedy=NO_TABLES)
 
 
 def as_tables(tables: str | Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:

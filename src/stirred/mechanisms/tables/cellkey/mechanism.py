@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 import polars as pl
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
 
-from stirred.data.codebook import Codebook
 from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
@@ -42,7 +41,6 @@ from stirred.mechanisms.tables.engine import (
     AnyFrame,
     TableMechanism,
     declared_cells,
-    require_tables,
 )
 from stirred.mechanisms.tables.query import Ask
 from stirred.randomness.entropy import Entropy
@@ -170,7 +168,7 @@ class CellKey(TableMechanism):
         super().__init__(settings, **{**given, **plain})
 
     def check_settings(self) -> None:
-        require_tables(self.tables)
+        TableMechanism.check_settings(self)
         if loss(self.epsilon, where="epsilon", finite=True).is_infinite:
             what = "at an infinite loss every delta is 0, which says nothing about these tables"
             raise bad_plan(what, where="epsilon", remedy="write the loss at which delta is to be stated, such as 1")
@@ -188,12 +186,6 @@ class CellKey(TableMechanism):
     @cached_property
     def sums_table(self) -> PTable:
         return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
-
-    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        own = TableMechanism.with_codebook(self, codebook, missing_as=missing_as)
-        if self.inner is not None:
-            object.__setattr__(own, "inner", self.inner.with_codebook(codebook, missing_as=missing_as))
-        return own
 
     @property
     def declared_columns(self) -> list[str]:

@@ -114,12 +114,6 @@ def limbs_frame(limbs: Limbs) -> pl.DataFrame:
     return pl.DataFrame({name: limbs[:, limb].astype(np.uint64) for limb, name in enumerate(_NAMES)})
 
 
-def drawn_records(count: int, entropy: Entropy) -> pl.DataFrame:
-    """Return keys drawn for each of the rows of one release."""
-    words = entropy.words("record keys", chunk=0, count=_LIMBS * count)
-    return limbs_frame(np.asarray(words).reshape(-1, _LIMBS))
-
-
 def definition_key(cell: Mapping[str, Any]) -> bytes:
     """Return the key of a cell's definition: its variables and values, in whatever table and order they stand.
 
@@ -287,7 +281,8 @@ class KeyedRecords:
                 return frame.with_columns(own)
             if mechanism.key is not None:
                 return frame.hstack(keys.of_records(identified(frame, data).to_list()))
-            return frame.hstack(drawn_records(frame.height, entropy.child(f"keys of {kind}")))
+            words = entropy.child(f"keys of {kind}").words("record keys", chunk=0, count=_LIMBS * frame.height)
+            return frame.hstack(limbs_frame(np.asarray(words).reshape(-1, _LIMBS)))
 
         keys = Keys.drawn(entropy) if mechanism.key is None else Keys(mechanism.key.secret)
         return cls(mechanism=mechanism, keys=keys, files={kind: keyed(kind, own) for kind, own in files.items()})

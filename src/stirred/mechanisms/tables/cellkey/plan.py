@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
@@ -356,15 +356,6 @@ class SmallTables:
             yield [count + self.table.added(count, key=key) for count, key in sums], Fraction(1, keys**records)
 
 
-def mixed_law(law: Law, then: Callable[[Any], Law]) -> Law:
-    """Return the law of one mechanism after another."""
-    outcomes: dict[Hashable, Fraction] = {}
-    for middle, chance in law.probabilities.items():
-        for outcome, mass in then(middle).probabilities.items():
-            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + chance * mass
-    return Law(outcomes)
-
-
 def law(mechanism: CellKey, dataset: Any) -> Law:
     """Return the exact law of the tables of a small file, records given by the values of ``names``, in order.
 
@@ -373,9 +364,12 @@ def law(mechanism: CellKey, dataset: Any) -> Law:
     if mechanism.inner is None:
         return _small(mechanism, {name: place for place, name in enumerate(mechanism.declared_columns)}).law([*dataset])
     small = _small(mechanism, {name: int(name in mechanism.inner.areas) for name in mechanism.declared_columns})
-    before = mechanism.inner.law(dataset)
-    assert isinstance(before, Law)
-    return mixed_law(before, small.law)
+    before: Any = mechanism.inner.law(dataset)
+    outcomes: dict[Hashable, Fraction] = {}
+    for middle, chance in before.probabilities.items():
+        for outcome, mass in small.law(middle).probabilities.items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + chance * mass
+    return Law(outcomes)
 
 
 def _small(mechanism: CellKey, places: Mapping[str, int]) -> SmallTables:

@@ -180,21 +180,15 @@ def check_draw(measure: Measure, *, values: int) -> None:
             raise bad_plan(what, where="sums", remedy="declare smaller bounds, or add up in a coarser unit")
 
 
-def _sums_of_one_column(measures: Sequence[Measure]) -> Iterable[Sequence[Measure]]:
-    """Return the sums, together where they add up the same values of the same records between the same bounds."""
-    found: dict[Hashable, list[Measure]] = {}
-    for each in measures:
-        if each.added_up is not None:
-            found.setdefault(each.counts, []).append(each)
-    return found.values()
-
-
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and of columns only the match variables of a swap before the noise."""
     yield from mechanism.usual_doubts(data, coded=plan.releases["households"])
     if mechanism.inner is not None:
         yield from _match_doubts(mechanism, data, plan, mechanism.inner)
+    sums: dict[Hashable, list[Measure]] = {}  # together those of the same values, records and bounds
     for each in plan.measures:
+        if each.added_up is not None:
+            sums.setdefault(each.counts, []).append(each)
         average = data.households.height / each.cells
         if each.of_records and average < _SWAMPED * each.deviation:
             yield Doubt(
@@ -205,7 +199,7 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
                 remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
                 refuses=False,
             )
-    for measures in _sums_of_one_column(plan.measures):
+    for measures in sums.values():
         added_up, people = measures[0].added_up, measures[0].of_persons
         assert added_up is not None
         names = [*dict.fromkeys([added_up.column, *(name for each in measures for name in each.variables)])]
@@ -242,30 +236,22 @@ def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap
 
 def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written) -> list[Check]:
     """Compare the written tables; what a swap before made must be a swap of the input."""
-    _check_swapped(mechanism, data, release.internal["counted"])
+    if (swapped := mechanism.swapped) is not None:  # no more than it exchanges: match x swap, and all that is held
+        file = release.internal["counted"]
+        held = [name for name in file.households.columns if name not in swapped.of]
+        for names in ([*swapped.within, *swapped.of], held):
+            before, after = (each.households.group_by(names).len("__records").sort(names) for each in (data, file))
+            if not before.equals(after, null_equal=True):
+                raise failed(f"the table {' x '.join(names)} of the swapped file differs from the input")
     return TableMechanism.verify(mechanism, data, plan, release, written)
-
-
-def _check_swapped(mechanism: NoisyTables, data: Microdata, file: Microdata) -> None:
-    """Raise if a swap before the tables changed more than it exchanges: match x swap, and everything that is held."""
-    swapped = mechanism.swapped
-    if swapped is None:
-        return
-    held = [name for name in file.households.columns if name not in swapped.of]
-    for names in ([*swapped.within, *swapped.of], held):
-        before, after = (each.households.group_by(names).len("__records").sort(names) for each in (data, file))
-        if not before.equals(after, null_equal=True):
-            raise failed(f"the table {' x '.join(names)} of the swapped file differs from the input")
 
 
 def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
     """Compare what is published exactly with the input, counted again."""
     if not [*mechanism.exact_titles()]:
         return []
-    kept = mechanism.kept(data, plan)
-    for _ in written.parts(
-        "invariants", [kept], kind="side", wrong="invariants, as written, are not those of the input"
-    ):
+    kept, wrong = mechanism.kept(data, plan), "invariants, as written, are not those of the input"
+    for _ in written.parts("invariants", [kept], kind="side", wrong=wrong):
         pass
     return [Check(what="what is kept, counted again", cells=kept.height)]
 

@@ -19,9 +19,9 @@ from stirred.mechanisms.protocol import Exchange, Names, PublicFile, Rate, Relea
 from stirred.mechanisms.tables.engine import (
     STAYS_INSIDE,
     UNSTATED,
+    TableMechanism,
     audit_cells,
     audit_records,
-    require_tables,
     stated_mechanism,
 )
 from stirred.mechanisms.tables.noise import checks
@@ -89,8 +89,14 @@ class NoisySwap(NoisyTables):
     def check_settings(self) -> None:
         """Take the settings of noisy tables that the earlier ones amount to, and check these."""
         settings, tables = self.settings, self.tables
-        require_tables(tables)
-        noise = _rational(loss(settings.noise_epsilon, where="noise_epsilon", finite=True))
+        TableMechanism.check_settings(self)
+        given = loss(settings.noise_epsilon, where="noise_epsilon", finite=True)
+        if given.is_infinite or given <= ZERO:
+            what = f"noise of loss {given.shown()} hides {'nothing' if given.is_infinite else 'everything'}"
+            raise bad_plan(what, where="noise_epsilon", remedy="write a loss above 0 and not infinite")
+        # A fraction: itself, or less by at most a billionth.
+        least = Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
+        noise = given.rational if given.is_rational else least
         swap: dict[str, Any] = {}
         if crossing := settings.crossing(tables):
             own = {key: getattr(settings, key) for key in ("match", "swap", "hold", "rate", "rates")}
@@ -126,16 +132,6 @@ class NoisySwap(NoisyTables):
             return
         tables = [by for _, _, _, by in bundle.tables()]
         _audit(getattr(stated_mechanism(cls, bundle, tables), "stated", None), tables, bundle, found)
-
-
-def _rational(given: Exact) -> Fraction:
-    """Return a loss as a fraction: itself, or less by at most a billionth."""
-    if given.is_infinite or given <= ZERO:
-        what = f"noise of loss {given.shown()} hides {'nothing' if given.is_infinite else 'everything'}"
-        raise bad_plan(what, where="noise_epsilon", remedy="write a loss above 0 and not infinite")
-    if given.is_rational:
-        return given.rational
-    return Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
 
 
 def _audit(settings: NoisySwapSettings | None, tables: Any, bundle: BundleFiles, found: Findings) -> None:

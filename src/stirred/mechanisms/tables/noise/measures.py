@@ -134,11 +134,6 @@ class Measure(Query):
         return tuple(math.prod(n for name, n in inside.items() if name not in kept) for kept in self.kept)
 
     @property
-    def loss_alone(self) -> Fraction:
-        """Return what its noise would lose without the swap before it."""
-        return self.loss / 2 if self.doubled else self.loss
-
-    @property
     def cell(self) -> CellLaw:
         return CellLaw(self.noise, self.shape)
 

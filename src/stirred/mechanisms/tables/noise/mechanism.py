@@ -290,7 +290,12 @@ class NoisyTables(TableMechanism):
             post_imputation=after_imputation(data.stage, data.post_imputation),
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
-        kept = {title: self._exact_cells(by, declared, data) for title, by in self.exact_titles()}
+        kept = {}
+        for title, by in self.exact_titles():
+            if self.swapped is None:
+                kept[title] = declared_cells(by, declared)
+            else:  # strata: those that occur, which is fixed
+                kept[title] = data.households.select(by).unique().sort(by) if by else pl.DataFrame()
         return NoisePlan(
             specification=specification,
             measures=measures,
@@ -298,12 +303,6 @@ class NoisyTables(TableMechanism):
             releases=shown,
             dropped=columns_beside(data, used),
         )
-
-    def _exact_cells(self, by: Sequence[str], declared: Mapping[str, pl.Series], data: Microdata) -> pl.DataFrame:
-        """Return the cells of what is published exactly: of strata those that occur, which is fixed."""
-        if self.swapped is None:
-            return declared_cells(by, declared)
-        return data.households.select(by).unique().sort(by) if by else pl.DataFrame()
 
     def kept_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the margins that are published exactly, with their names: of a swap before the sizes of the strata."""

@@ -40,7 +40,9 @@ class NoisePlan(TablePlan):
     @property
     def alone(self) -> Fraction | None:
         """Return what the same noise would lose without the swap before it."""
-        return None if self.mechanism.inner is None else sum((e.loss_alone for e in self.measures), Fraction(0))
+        if self.mechanism.inner is None:
+            return None
+        return sum((each.loss / 2 if each.doubled else each.loss for each in self.measures), Fraction(0))
 
     @property
     def after(self) -> str:

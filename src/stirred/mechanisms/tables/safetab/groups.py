@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from io import BytesIO
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
 import numpy as np
@@ -92,20 +92,16 @@ class Iterations:
         >>> Iterations.of(pl.DataFrame(rows, schema=list(_COLUMNS), orient="row"), where="").stability(8)
         9
         """
-        return max(self._stability(own, races) for own in self._domains())
-
-    def _domains(self) -> Iterator[pl.DataFrame]:
-        for level in self.table["level"].unique():
-            for coarse in (False, True):
-                yield self.of_level(level, coarse=coarse)
-
-    def _stability(self, own: pl.DataFrame, races: int) -> int:
-        by_kind = {kind: own.filter(pl.col("kind") == kind) for kind in (ALONE, COMBINATION, ETHNICITY)}
-        most = {k: int(f.explode("codes")["codes"].value_counts()["count"].max() or 0) for k, f in by_kind.items()}  # type: ignore[arg-type]
-        sets = [sorted(tuple(sorted(codes)) for codes in by_kind[kind]["codes"]) for kind in (ALONE, COMBINATION)]
-        paired = sets[0] == sets[1]
-        of_race = max(2, races) * most[ALONE] if paired else most[ALONE] + races * most[COMBINATION]
-        return of_race + most[ETHNICITY]
+        found = 0
+        for level, coarse in product(self.table["level"].unique(), (False, True)):
+            own = self.of_level(level, coarse=coarse)
+            by_kind = {kind: own.filter(pl.col("kind") == kind) for kind in (ALONE, COMBINATION, ETHNICITY)}
+            most = {k: int(f.explode("codes")["codes"].value_counts()["count"].max() or 0) for k, f in by_kind.items()}  # type: ignore[arg-type]
+            sets = [sorted(tuple(sorted(codes)) for codes in by_kind[kind]["codes"]) for kind in (ALONE, COMBINATION)]
+            paired = sets[0] == sets[1]
+            of_race = max(2, races) * most[ALONE] if paired else most[ALONE] + races * most[COMBINATION]
+            found = max(found, of_race + most[ETHNICITY])
+        return found
 
     def members(self, kinds: pl.DataFrame, level: int, *, coarse: bool) -> Members:
         """Return who is in what: ``kinds`` has a row for each kind of record, its codes in ``races``, and ethnicity."""
