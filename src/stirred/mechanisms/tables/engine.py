@@ -59,11 +59,19 @@ from stirred.spec.doubts import Doubt
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.pull_back import pull_back
+from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
 NO_TABLES: Final = "add tables, such as [[tables]] variables = ['county', 'tenure']"
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
+LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
+COMPOSED: Final = "composition (section 2.5 of the dissertation)"
+UNPUBLISHED: Final = (  # what every promise of noise assumes
+    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
+    ONE_RUN.words,
+    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+)
 UNSTATED: Final = "the budget, computed anew: the public files do not state all settings"
 
 

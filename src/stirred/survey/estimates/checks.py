@@ -78,8 +78,7 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
     titles = [each.title for each in mechanism.estimates]
     for each in mechanism.estimates:
         where = place(each, mechanism.estimates)
-        yield from _estimate_problems(each, where)
-        yield from _where_problems(each, mechanism.values, where)
+        yield from _estimate_problems(each, mechanism.values, where)
         if titles.count(each.title) > 1:
             yield Problem(what="is asked for twice", where=where, remedy="name it once")
     if mechanism.tables:
@@ -119,7 +118,7 @@ def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
         yield Problem(what=what, where="weight_bounds", remedy="leave it out")
 
 
-def _estimate_problems(each: Any, where: str) -> Iterator[Problem]:
+def _estimate_problems(each: Estimate, declared: Any, where: str) -> Iterator[Problem]:
     if each.kind != "table" and each.variable is None:
         yield Problem(what=f"a {each.kind} is of a variable", where=where, remedy="name it with variable")
     if each.kind == "table" and (each.variable is not None or not (each.by or each.where)):
@@ -130,10 +129,7 @@ def _estimate_problems(each: Any, where: str) -> Iterator[Problem]:
         yield Problem(what="a ratio needs a denominator", where=where, remedy="name it, with denominator_bounds")
     if used := [name for name in each.by if name in (*LABELS, *NUMBERS)]:
         yield Problem(what=f"the file of estimates has its own {used[0]!r}", where=where, remedy="rename the column")
-
-
-def _where_problems(each: Any, declared: Any, where: str) -> Iterator[Problem]:
-    """Yield values of a condition that no record can have: the estimate would be noise alone."""
+    # Of values that no record can have the estimate would be noise alone.
     for name, values in each.where.items():
         known = [str(value) for value in declared.get(name, values)]
         for value in values:

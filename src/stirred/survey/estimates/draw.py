@@ -88,7 +88,7 @@ def beside(mechanism: SurveyEstimates) -> tuple[tuple[str, str], ...]:
     """Return the loss before those who know more of the sample than its design, where it is amplified."""
     if mechanism.design is None:
         return ()
-    _, *found = attackers(exact(mechanism.sample_loss * mechanism.copies), mechanism.design, inner="substitute")
+    _, *found = attackers(exact(mechanism.inner_loss), mechanism.design, inner="substitute")
     more = [(each.name, each.epsilon.shown(6)) for each in found if float(each.epsilon) > float(mechanism.loss)]
     return (("knows nothing", exact(mechanism.loss).shown(6)), *more)
 

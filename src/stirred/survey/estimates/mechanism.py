@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.protocol import Progress, Settings, settings_doubts
-from stirred.mechanisms.tables.engine import TableMechanism, declared_cells
+from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
@@ -42,9 +43,7 @@ ALONE: Final = "nothing of the sample is published but these estimates with nois
 ASSUMPTIONS: Final = (
     ALONE,
     "estimates, bounds, grids, weights and domains were fixed beforehand, not read off the records",
-    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
-    ONE_RUN.words,
-    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+    *UNPUBLISHED,
 )
 HELD: Final = {
     "population": "population of the survey, as far as it limits what a record can be",
@@ -53,9 +52,7 @@ HELD: Final = {
     "frame-variables": "frame variables of every unit: who is on the frame, strata, clusters and weights",
 }
 TOTALS: Final = "the totals of the classes are public, and were not computed from this sample"
-LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 SENSITIVITY: Final = "sensitivities of survey estimates (docs/theory/survey-estimates.md)"
-COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
 
 
@@ -103,15 +100,20 @@ class SurveyEstimates(TableMechanism):
         """Say whether the draw gives every unit the same weight, whatever the frame says."""
         return isinstance(self.design, SRSWOR)
 
+    @cached_property
+    def inner_loss(self) -> Fraction:
+        """Return the loss on the sample, of one unit: composed first, then amplified once by the draw."""
+        return self.loss if self.design is None else draw.inner_loss(self, self.design)
+
     @property
     def sample_loss(self) -> Fraction:
-        """Return the loss on the sample, which is split over the estimates: composed first, then amplified once.
+        """Return the loss that is split over the estimates.
 
         Where answers were copied, it is that of one record of the imputed file: all copies of a person count.
         """
-        if self.design is None:
-            return self.loss / self.copies
-        return draw.inner_loss(self, self.design) / self.copies
+        return self.inner_loss / self.copies
+
+    attackers = cached_property(draw.beside)
 
     @property
     def copies(self) -> int:
@@ -186,12 +188,6 @@ class SurveyEstimates(TableMechanism):
             estimates=found,
             cells={each.title: own for each, own in zip(found, cells, strict=True)},
             public=public,
-            variance=self.variance,
-            inner=exact(self.sample_loss * self.copies),
-            attackers=draw.beside(self),
-            drawn_by=self.design,
-            shares=tuple(draw.shares(self, self.design) or ()) if self.design is not None else (),
-            sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
 

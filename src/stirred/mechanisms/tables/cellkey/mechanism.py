@@ -27,21 +27,10 @@ from stirred.mechanisms.protocol import (
     TooLargeError,
 )
 from stirred.mechanisms.tables.cellkey import plan as plans
-from stirred.mechanisms.tables.cellkey.perturbation import (
-    KeyedRecords,
-    KeyedTable,
-    KeyFile,
-    Keys,
-    Magnitude,
-    sums_of,
-)
+from stirred.mechanisms.tables.cellkey.perturbation import KeyedRecords, KeyedTable, KeyFile, Keys, Magnitude, sums_of
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
 from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, plain_table, read_ptable, table_of
-from stirred.mechanisms.tables.engine import (
-    AnyFrame,
-    TableMechanism,
-    declared_cells,
-)
+from stirred.mechanisms.tables.engine import AnyFrame, TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget

@@ -14,16 +14,11 @@ from pydantic import Field
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.protocol import (
-    Exchange,
-    ExpectedError,
-    Names,
-    Progress,
-    Rate,
-    Settings,
-    Table,
-)
+from stirred.mechanisms.protocol import Exchange, ExpectedError, Names, Progress, Rate, Settings, Table
 from stirred.mechanisms.tables.engine import (
+    COMPOSED,
+    LAPLACE,
+    UNPUBLISHED,
     AnyFrame,
     TableMechanism,
     declared_cells,
@@ -128,14 +123,10 @@ ALONE: Final = (
 ASSUMPTIONS: Final = (
     ALONE,
     "the tables, their values, bounds and budgets were fixed beforehand, not read off the file",
-    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
-    ONE_RUN.words,
-    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+    *UNPUBLISHED,
     "a later release chosen after seeing this one keeps its own budget whatever this one shows",
 )
 GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the 2020 US Census"
-LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
-COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 AFTER: Final = "R15, noise after a swap (docs/theory/swapping-family.md)"
 BEFORE: Final = (
     "the records that {title} drew for these tables stay inside, and nothing else is published of this draw; its rates "
