@@ -371,6 +371,8 @@ class CellKey(TableMechanism):
     def expected_error(
         self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
+        if self.inner is not None:
+            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
         if source == "margins":
             what, remedy = "cell keys publish no margins exactly", "use another file (other-data)"
             raise TooLargeError([Problem(what=what, where="expected error", remedy=remedy)])

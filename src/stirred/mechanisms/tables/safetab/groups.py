@@ -10,12 +10,12 @@ record can be in: what a record that comes or goes can change.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from io import BytesIO
-from itertools import combinations_with_replacement, product
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -484,7 +484,7 @@ class SafeTab(Tabulator):
 
     # ---- small files, for audits
 
-    def _examples(self) -> list[tuple[Any, ...]]:
+    def examples(self) -> list[tuple[Any, ...]]:
         """Return records that differ in all that matters: most groups, other groups, the same and another cell."""
         blocks = self.block_table()[self.block]
         race, ethnic = (
@@ -502,11 +502,6 @@ class SafeTab(Tabulator):
             (here, tuple(first), *one, *fine[1]),
             (there, tuple(race[:1]), "", *fine[0]),
         ]
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        rows = self._examples()
-        sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
-        return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]] if self.promise == "add-remove" else sizes[1:]
 
     @property
     @abstractmethod
