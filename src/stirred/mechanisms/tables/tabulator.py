@@ -101,10 +101,6 @@ class Region(BudgetFile):
     iterations: Literal["detailed", "coarse"]
     suppress: bool = False
 
-    @property
-    def coarse(self) -> bool:
-        return self.iterations == "coarse"
-
 
 class BudgetPart(BudgetFile):
     """One region type and level: rho for its groups, and the thresholds at which their table gets finer."""

@@ -248,7 +248,7 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
 
 def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
     """Compare what is published exactly with the input, counted again."""
-    if not [*mechanism.exact_titles()]:
+    if not mechanism.exact_margins:
         return []
     kept, wrong = mechanism.kept(data, plan), "invariants, as written, are not those of the input"
     for _ in written.parts("invariants", [kept], kind="side", wrong=wrong):
@@ -356,10 +356,9 @@ def _audit_kept(
     found: Findings,
 ) -> None:
     """Compare what is published exactly with the settings, and with the tables whose noise keeps it."""
-    if [*mechanism.exact_titles()] and bundle.invariants is not None:
-        columns = {"table", "count", *(name for _, by in mechanism.exact_titles() for name in by)}
-        titles = {title for title, _ in mechanism.exact_titles()}
-        if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != titles:
+    if (exact := mechanism.exact_margins) and bundle.invariants is not None:
+        columns = {"table", "count", *(name for by in exact.values() for name in by)}
+        if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != {*exact}:
             found.bad("it is not what the specification fixes", where="public/invariants.parquet")
             return
     inside = [each for each in measures if each.kept]
@@ -438,7 +437,7 @@ def audit_universes(mechanism: NoisyTables) -> list[list[Hashable]]:
         most = 3 if len(mechanism.wanted) == 1 else 2
         return [[*combinations_with_replacement([*product(_HOLD, _SWAP)], n)] for n in range(1, most + 1)]
     variables, _, records = _units(mechanism)
-    kept = [[variables.index(name) for name in by] for _, by in mechanism.kept_titles()]
+    kept = [[variables.index(name) for name in by] for by in mechanism.margins.values()]
     found = []
     for count in (1, 2, 3):
         files_of = [*combinations_with_replacement(records, count)]

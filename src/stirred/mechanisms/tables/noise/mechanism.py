@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -234,7 +234,7 @@ class NoisyTables(TableMechanism):
 
     @property
     def declared_columns(self) -> Sequence[str]:
-        kept = [by for _, by in self.kept_titles()] if self.swapped is None else []
+        kept = self.margins.values() if self.swapped is None else ()
         return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
 
     @property
@@ -268,7 +268,7 @@ class NoisyTables(TableMechanism):
                 checks.check_draw(each, values=data.households.height * (self.persons or 1))
                 each.cell.half_width(self.sure)
         cells = {each.title: declared_cells(each.variables, declared) for each in measures}
-        exact = [*dict.fromkeys(name for _, by in self.exact_titles() for name in by)]
+        exact = {name for by in self.exact_margins.values() for name in by}
         used = [*dict.fromkeys([*names, *(each.column for each in self.sums), *self.coded_columns])]
         shown = {
             "households": [name for name in data.households.columns if name in (*names, *exact)],
@@ -282,7 +282,7 @@ class NoisyTables(TableMechanism):
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
         kept = {}
-        for title, by in self.exact_titles():
+        for title, by in self.exact_margins.items():
             if self.swapped is None:
                 kept[title] = declared_cells(by, declared)
             else:  # strata: those that occur, which is fixed
@@ -295,18 +295,16 @@ class NoisyTables(TableMechanism):
             dropped=columns_beside(data, used),
         )
 
-    def kept_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the margins that are published exactly, with their names: of a swap before the sizes of the strata."""
-        margins = keeping(self.keep) if self.swapped is None else (frozenset(self.swapped.within),)
-        for margin in margins:
-            yield " x ".join(sorted(margin)) or "total", tuple(sorted(margin))
+    @property
+    def margins(self) -> dict[str, tuple[str, ...]]:
+        """Return the margins that are held fixed, by their names: of a swap before the sizes of the strata."""
+        found = keeping(self.keep) if self.swapped is None else (frozenset(self.swapped.within),)
+        return {" x ".join(sorted(margin)) or "total": tuple(sorted(margin)) for margin in found}
 
-    def exact_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield what is in ``invariants``: the margins, or where tables must agree with it the number of records."""
-        kept = [*self.kept_titles()]
-        yield from kept
-        if self.consistent and not self.keep and ("total", ()) not in kept:
-            yield "total", ()
+    @property
+    def exact_margins(self) -> dict[str, tuple[str, ...]]:
+        """Return what is in ``invariants``: the margins, and where tables must agree with it the number of records."""
+        return {**self.margins, **({"total": ()} if self.consistent and not self.keep else {})}
 
     def specification(
         self,
@@ -337,7 +335,7 @@ class NoisyTables(TableMechanism):
                     columns=tuple(columns),
                 ),
                 multiverse=Multiverse(
-                    invariants=tuple(Margin(of=self.unit, variables=by) for _, by in self.kept_titles()),
+                    invariants=tuple(Margin(of=self.unit, variables=by) for by in self.margins.values()),
                     **({"nearest": 2, "nearest_because": because} if alone else {}),  # type: ignore[arg-type]
                 ),
                 input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
@@ -375,7 +373,7 @@ class NoisyTables(TableMechanism):
         return next(each.file for each in plan.measures if each.title == title)
 
     def published_exactly(self, data: Microdata, plan: NoisePlan) -> dict[str, pl.DataFrame]:
-        return {"invariants": self.kept(data, plan)} if [*self.exact_titles()] else {}
+        return {"invariants": self.kept(data, plan)} if self.exact_margins else {}
 
     def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
         """Return the true numbers of every table, of the persons that count; or of sums how many values were cut."""
@@ -389,7 +387,7 @@ class NoisyTables(TableMechanism):
     def kept(self, data: Microdata, plan: NoisePlan) -> pl.DataFrame:
         """Return the counts that are published exactly, one table below the other."""
         frames = []
-        for title, by in self.exact_titles():
+        for title, by in self.exact_margins.items():
             margin = Measure(title=title, variables=by, sizes=(), one=0, square=0, gaussian=True)
             counts = tabulated(margin, plan.cells[title], data.households)
             own = with_numbers(plan.cells[title], {"count": counts})

@@ -179,9 +179,9 @@ def noisy_files(
         for each in (() if plan is None else plan.measures)
         if each.added_up is not None
     ]
-    if exact := [*mechanism.exact_titles()]:
+    if exact := mechanism.exact_margins.values():
         words = "the counts that are published exactly"
-        columns = ("table", *dict.fromkeys(name for _, by in exact for name in by), "count")
+        columns = ("table", *dict.fromkeys(name for by in exact for name in by), "count")
         found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
     return found
 

@@ -165,12 +165,6 @@ class CellLevel:
     labels: pl.DataFrame
     sums: Ints  # measured x rows, of 0 and 1
 
-    @property
-    def added(self) -> Ints:
-        """Return how many measured cells each row adds up."""
-        added: Ints = self.sums.sum(axis=0)
-        return added
-
 
 def age_by_sex(edges: Sequence[Sequence[int]], *, sexes: int, top: int, names: Sequence[str]) -> list[CellLevel]:
     """Return the levels of sex by age: the total alone, then each list of lower age edges, with sex margins.
@@ -474,7 +468,8 @@ class SafeTab(Tabulator):
     def counter(self, records: GroupRecords, part: BudgetPart) -> Counter:
         """Return who counts the groups of one part."""
         region = self.regions[part.region]
-        return Counter.of(records, region.column, level=part.level, coarse=region.coarse)
+        # In coarse regions iterations that are for the nation and states alone are left out.
+        return Counter.of(records, region.column, level=part.level, coarse=region.iterations == "coarse")
 
     def joined(self, name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the parts of a public table, and the true counts, in the order of the groups."""
@@ -524,4 +519,4 @@ def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, 
     )
     counts = {"count": (noisy @ level.sums).ravel(), "true": (true @ level.sums).ravel()}
     table = table.with_columns(pl.Series(name, values) for name, values in counts.items())
-    return with_intervals(table, [query], cells=np.tile(level.added, groups.height))
+    return with_intervals(table, [query], cells=np.tile(level.sums.sum(axis=0), groups.height))
