@@ -28,7 +28,7 @@ from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
-from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
+from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, inside_of, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
@@ -86,7 +86,7 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
         yield Problem(what=what, where="tables", remedy="write [[estimates]] kind = 'table' and by")
     if not 0 < fraction(mechanism.variance_share, where="variance_share") < 1:
         yield Problem(what="it is not between 0 and 1", where="variance_share", remedy="write such as '1/5'")
-    if fraction(mechanism.weight_grid, where="weight_grid") <= 0:
+    if mechanism.grid <= 0:
         yield Problem(what="it is not above 0", where="weight_grid", remedy="write such as '1/100'")
     try:
         mechanism.copies  # noqa: B018
@@ -254,7 +254,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         _check_design_weights(design, drawn, responding=setting.start == "responding")
         if classes is not None and of is not None and not design.fpc:
             _check_not_calibrated(classes, np.bincount(of, drawn.weights, len(classes.totals)))
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    grid = mechanism.grid
     if mechanism.design is not None:
         check_draw(mechanism.design, drawn, grid)
     low, high = _weight_bounds(mechanism)
@@ -296,7 +296,7 @@ def _sizes(
         return None
     names = file[design.strata[0]].cast(pl.String) if design.strata else pl.Series("", [""] * file.height)
     first = np.unique(stage.stratum, return_index=True)[1]
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    grid = mechanism.grid
     sums = tuple(grid * each for each in added(rows.weights, stage.stratum, first.size).tolist())
     return Classes(frame=names.gather(first).to_frame(), totals=sums, counts=rows.drawn)
 
@@ -306,7 +306,7 @@ def clamping(
 ) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
     asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
-    grid = float(fraction(mechanism.weight_grid, where="weight_grid"))
+    grid = float(mechanism.grid)
     weights = rows.given if rows.given.size else rows.weights * grid
     if rows.given.size:  # others follow from public counts
         name = design_of(data).weights or "weights"
@@ -332,12 +332,10 @@ def clamping(
 
 def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: float = 1.0) -> PublishedTable:
     """Return the domains of an estimate, and the standard deviation of the noise of their totals."""
-    estimate, inside = asked.estimate, np.ones(file.height, dtype=bool)
-    for name, allowed in estimate.where.items():
-        inside &= file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
-    query = asked.queries.get(role)
+    estimate, query = asked.estimate, asked.queries.get(role)
     noise = 0.0 if query is None else float(query.step * query.one / query.loss) * 2**0.5
-    return PublishedTable(title=asked.title, by=select(file, estimate.by), noise=noise / per, inside=inside)
+    by, inside = select(file, estimate.by), inside_of(estimate, file)
+    return PublishedTable(title=asked.title, by=by, noise=noise / per, inside=inside)
 
 
 def _held(
@@ -354,7 +352,7 @@ def _held(
             "design weights differ inside a class, where total / count gives all records the same one",
             where="adjust poststrata", remedy="add the columns that the weights follow, or calibrate after the noise",
         )  # fmt: skip
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    grid = mechanism.grid
     pairs = [*zip(classes.totals, classes.counts, strict=True)]
     steps = np.array([max(nearest(total / n / grid), 1) for total, n in pairs], dtype=np.int64)
     if mechanism.variance != "none" and any(n == 1 < total for total, n in pairs):

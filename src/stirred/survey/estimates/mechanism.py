@@ -116,6 +116,11 @@ class SurveyEstimates(TableMechanism):
     attackers = cached_property(draw.beside)
 
     @property
+    def grid(self) -> Fraction:
+        """Return the number to whose multiples weights are rounded."""
+        return fraction(self.weight_grid, where="weight_grid")
+
+    @property
     def copies(self) -> int:
         """Return in how many records one person's answers stand at most."""
         return copies(self.imputation, self.donor_cap)

@@ -52,7 +52,7 @@ def _axes(mechanism: SurveyEstimates) -> dict[str, list[Any]]:
 
 def _sample(mechanism: SurveyEstimates, records: Sequence[dict[str, Any]]) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of them; totals of classes are made up."""
-    n, grid = len(records), fraction(mechanism.weight_grid, where="weight_grid")
+    n, grid = len(records), mechanism.grid
     low, high = (grid, 2 * grid) if mechanism.weight_bounds is None else pair(mechanism.weight_bounds, where="weights")
     ends = weight_ends(low, high, grid, mechanism.design)
     weights = np.array([ends[record[""]] for record in records], dtype=np.int64)

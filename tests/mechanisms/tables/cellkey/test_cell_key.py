@@ -241,6 +241,7 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
         ({"keys": "additive", "record_key": "id", "key": KEY}, "in a column and in a file"),
         ({"ptable": design_ptable(D=2, V=Fraction(1), step=2).table}, "counts are whole"),
         ({"ptable": {"rows": 3}}, "this is not a perturbation table"),
+        ({"ptable": "ptable.csv"}, "the file ptable.csv was not read"),
         ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: input should be less than or equal"),
     ],
 )

@@ -260,10 +260,11 @@ def plain_table(table: PTable) -> dict[str, Any]:
     return {"keys": table.keys, "step": table.step, "rows": rows, **more}
 
 
-def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
-    """Return the table of plain data."""
-    if isinstance(plain, PTable):
-        return plain
+def table_of(plain: str | Mapping[str, Any]) -> PTable:
+    """Return the table of plain data; the name of a file stands there where it was not read."""
+    if isinstance(plain, str):
+        remedy = "in a plan it is read; in Python give read_ptable(frame, where=...), of the module ptable"
+        raise bad_plan(f"the file {plain} was not read", where="ptable", remedy=remedy)
     try:
         own = {int(i): [(int(v), int(w)) for v, w in law.items()] for i, law in plain["rows"].items()}
         for i, runs in enumerate(plain.get("runs", ()), start=1):
