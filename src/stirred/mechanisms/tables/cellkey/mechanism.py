@@ -229,31 +229,28 @@ class CellKey(TableMechanism):
         trade, epsilon = self.trade, loss(self.epsilon, where="epsilon")
         delta = None if trade is None else trade.rounded(epsilon)
         finite = delta is not None and delta < 1
-        fixed = [
-            Inequality(
-                name=f"empty cells of {' x '.join(t)}",
-                condition=f"any {self.unit} in each cell of {' x '.join(t)}",
-                on=Margin(of=self.unit, variables=tuple(t)),
-            )
-            for t in self.tables
-        ]
         keyed = (KeysAlone(column=self.record_key or ""),) if self.keys == "additive" else ()
+        flavor = Flavor(
+            domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(self.declared_columns)),
+            multiverse=Multiverse(invariants=tuple(map(self._empty, self.tables)) if self.zeros == "fixed" else ()),
+            input_premetric=InputPremetric(name="d_SymDiff", unit=self.unit, within=1, post_imputation=post_imputation),
+            output_premetric=approximate(delta) if finite and delta else PURE,
+        )
         return Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    name, stage=stage, record_types=(self.unit,), columns=tuple(self.declared_columns)
-                ),
-                multiverse=Multiverse(invariants=tuple(fixed) if self.zeros == "fixed" else ()),
-                input_premetric=InputPremetric(
-                    name="d_SymDiff", unit=self.unit, within=1, post_imputation=post_imputation
-                ),
-                output_premetric=approximate(delta) if finite and delta else PURE,
-            ),
+            flavor=flavor,
             budget=Budget.constant(epsilon if finite else INFINITE),
             assumptions=(KEYS, *(each.words for each in keyed), DECLARED, ONE_RUN.words),
             relies_on=(ONE_RUN, *keyed),
             theorem=(THEOREM,),
             settings_from=self.settings_from,
+        )
+
+    def _empty(self, table: Sequence[str]) -> Inequality:
+        """Return which cells of a table are empty, as an invariant."""
+        title = " x ".join(table)
+        condition = f"any {self.unit} in each cell of {title}"
+        return Inequality(
+            name=f"empty cells of {title}", condition=condition, on=Margin(of=self.unit, variables=tuple(table))
         )
 
     # ---- the promise and the act

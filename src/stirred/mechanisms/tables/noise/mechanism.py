@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -317,39 +318,27 @@ class NoisyTables(TableMechanism):
     ) -> Specification:
         """Return the promise: bounded neighbours, and the margins that are kept as invariants."""
         kept = keeping(self.keep)
-        alone = len(kept) == 2 and {*columns} <= kept[0] | kept[1]
-        because = "both margins are fixed, so no record can change alone"
-        parts = ", ".join(sorted(f"{each.title}: {self.letter} {each.loss}" for each in measures))
-        formula = "squared changes/(2 variance parameter)" if self.gaussian else "changes x loss of a unit"
-        policy = Derived(
-            formula=f"the sum over tables of {formula}: {parts}", value=exact(sum(e.loss for e in measures))
+        fixed = Multiverse(invariants=tuple(Margin(of=self.unit, variables=by) for by in self.margins.values()))
+        if len(kept) == 2 and {*columns} <= kept[0] | kept[1]:
+            fixed = replace(fixed, nearest=2, nearest_because="both margins are fixed, so no record can change alone")
+        persons = ("person",) if any(name.startswith("person ") for name in columns) else ()
+        flavor = Flavor(
+            domain=Domain.of_file(name, stage=stage, record_types=(self.unit, *persons), columns=tuple(columns)),
+            multiverse=fixed,
+            input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
+            output_premetric=ZCDP if self.gaussian else PURE,
         )
+        parts = ", ".join(sorted(f"{each.title}: {self.letter} {each.loss}" for each in measures))
+        changed = "squared changes/(2 variance parameter)" if self.gaussian else "changes x loss of a unit"
+        spent = exact(sum(each.loss for each in measures))
+        before = () if self.inner is None else (BEFORE.format(title=self.inner.title),)
+        inside, after = (INSIDE,) if kept else (), (AFTER,) if before else ()
         return Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    name,
-                    stage=stage,
-                    record_types=(self.unit, "person")
-                    if any(c.startswith("person ") for c in columns)
-                    else (self.unit,),
-                    columns=tuple(columns),
-                ),
-                multiverse=Multiverse(
-                    invariants=tuple(Margin(of=self.unit, variables=by) for by in self.margins.values()),
-                    **({"nearest": 2, "nearest_because": because} if alone else {}),  # type: ignore[arg-type]
-                ),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
-                output_premetric=ZCDP if self.gaussian else PURE,
-            ),
-            budget=Budget(policy=policy),
-            assumptions=(*ASSUMPTIONS, *(() if self.inner is None else (BEFORE.format(title=self.inner.title),))),
+            flavor=flavor,
+            budget=Budget(policy=Derived(formula=f"the sum over tables of {changed}: {parts}", value=spent)),
+            assumptions=(*ASSUMPTIONS, *before),
             relies_on=(ONE_RUN,),
-            theorem=(
-                GAUSSIAN if self.gaussian else LAPLACE,
-                COMPOSED,
-                *((INSIDE,) if kept else ()),
-                *(() if self.inner is None else (AFTER,)),
-            ),
+            theorem=(GAUSSIAN if self.gaussian else LAPLACE, COMPOSED, *inside, *after),
             settings_from=self.settings_from,
             alone=(ALONE,),
         )
