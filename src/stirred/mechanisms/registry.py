@@ -253,7 +253,7 @@ def _plain(value: Any) -> Any:
 
     if isinstance(value, SettingsMechanism):
         return {"name": value.name, **value.settings.dumped(mode="python", exclude_defaults=True)}
-    if value is None or isinstance(value, str | int | Decimal | BaseModel | PublicTable | pl.DataFrame):
+    if value is None or isinstance(value, str | bytes | int | Decimal | BaseModel | PublicTable | pl.DataFrame):
         return value  # parts of settings and public tables are checked as they are
     if isinstance(value, float):
         return Decimal(repr(value))

@@ -333,10 +333,24 @@ def test_what_python_can_be_given_works_or_is_refused_with_a_remedy() -> None:
             NOISY.with_settings(tables=wrong)
     alone: dict[str, Any] = {"noise": "laplace", "epsilon": 1, "values": VALUES}
     assert NoisyTables(tables="county", **alone) == NoisyTables(tables=[["county"]], **alone)
+    for values in (3, {"county": 3}):
+        with pytest.raises(StirredError, match=r"values: .* does not list values of variables\. Fix: list them"):
+            NoisyTables(tables="county", **{**alone, "values": values})
+    with pytest.raises(StirredError, match=r"settings: .* is not a model of settings\. Fix: give settings by keyword"):
+        NoisyTables({"rho": 1}, tables="county")
+    with pytest.raises(StirredError, match=r"after: noisy-tables releases tables, .* Fix: name a swap"):
+        NOISY.with_settings(after=NoisyTables(tables="county", **alone))
     released = NoisyTables(tables="county", **alone).release(HOMES, Entropy.from_os(), accept=None)  # type: ignore[arg-type]
     assert "county" in released.public
     with pytest.raises(StirredError, match=r"accept: 5 is not a list of names\. Fix:"):
         NOISY.release(HOMES, Entropy.from_os(), accept=5)  # type: ignore[arg-type]
+
+
+def test_the_earlier_name_changes_its_own_settings_in_python() -> None:
+    single = NoisySwap(match=["size"], swap=["county"], rate="1/10", noise_epsilon=1, tables="county")
+    assert (single.epsilon, single.with_settings(noise_epsilon=3).epsilon) == ("1", "3")
+    with pytest.raises(StirredError, match="the noisy swap has no epsilon"):
+        single.with_settings(epsilon=3)
 
 
 def test_advice_to_the_earlier_name_is_about_settings_that_exist() -> None:

@@ -53,12 +53,13 @@ def test_noise_follows_from_what_a_unit_changes_and_from_the_loss() -> None:
 def test_a_true_number_that_is_not_that_of_the_file_is_found(made: tuple[Any, Any], table: str, column: str) -> None:
     mechanism, data = made
     plan = mechanism.plan(data)
-    drawn = mechanism.draw(data, plan, Entropy.from_seed("kept"), lambda stage, done, total: None)
-    again = mechanism.answered(data, plan, KeptAnswers(drawn.kept), None)
-    assert all(table.equals(again[title], null_equal=True) for title, table in drawn.public.items())
-    wrong = {table: drawn.kept[table].with_columns(pl.col(column) + 1)}
+    release = mechanism.release(data, Entropy.from_seed("kept"))
+    kept = release.internal["drawn"]
+    again = mechanism.answered(data, plan, KeptAnswers(kept), None)
+    assert all(again[title].equals(release.public[title], null_equal=True) for title in again)
+    wrong = {table: kept[table].with_columns(pl.col(column) + 1)}
     with pytest.raises(VerificationError, match=f"{table}, counted again, is not what it was made of"):
-        mechanism.answered(data, plan, KeptAnswers({**drawn.kept, **wrong}), None)
+        mechanism.answered(data, plan, KeptAnswers({**kept, **wrong}), None)
 
 
 def test_noise_that_changes_what_is_kept_is_found() -> None:
@@ -77,11 +78,10 @@ def test_noise_that_keys_do_not_look_up_is_found() -> None:
     ptable = PTable(rows=(PTableRow(count=1, values=(-1, 0, 1), weights=(1, 2, 1)),), keys=4)
     mechanism: Any = CellKey(ptable=ptable, tables=[["county"]], values=values)
     plan = mechanism.plan(Microdata(households=HOMES))
-    drawn = mechanism.draw(
-        Microdata(households=HOMES), plan, Entropy.from_seed("kept"), lambda stage, done, total: None
-    )
-    records, kept = drawn.inside["counted"], drawn.kept["county"]
-    assert mechanism.answered(records, plan, KeptAnswers(drawn.kept), None)["county"].equals(drawn.public["county"])
+    release = mechanism.release(Microdata(households=HOMES), Entropy.from_seed("kept"), accept=["large-delta"])
+    records, kept = release.internal["counted"], release.internal["drawn"]["county"]
+    again = mechanism.answered(records, plan, KeptAnswers({"county": kept}), None)
+    assert again["county"].equals(release.public["county"])
     wrong = {"county": kept.with_columns(pvalue=pl.col("pvalue") + (pl.col("county") == "C").cast(pl.Int64))}
     with pytest.raises(VerificationError, match="is not what its keys look up"):
         mechanism.answered(records, plan, KeptAnswers(wrong), None)

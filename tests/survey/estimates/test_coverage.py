@@ -137,7 +137,7 @@ def rows(
     (asked,) = mechanism.asked(samples.public, [1])
     z = numbers(samples, asked, np.random.default_rng(22))
     plan: Any = SimpleNamespace(
-        variance="paid", public=samples.public, estimates=(asked,), cells={asked.title: pl.DataFrame()},
+        mechanism=mechanism, public=samples.public, estimates=(asked,), cells={asked.title: pl.DataFrame()},
         class_counts=None, releases={"households": []},
     )  # fmt: skip
     role = "mean" if "mean" in z else "top"

@@ -65,8 +65,8 @@ def test_a_sample_that_amplifies_owes_the_ledger_all_copies() -> None:
     plan = survey(imputation="hot-deck", donor_cap=1, **amplified).plan(sample())
     assert plan.sampled is not None
     assert float(amplify(plan.sampled[1]["inner"], SRSWOR(3, 6)).epsilon) == pytest.approx(1)
-    assert plan.inner == 2 * plan.estimates[0].queries["top"].loss
-    assert plan.attackers[0] == ("knows nothing", "1.000000")
+    assert plan.mechanism.inner_loss == 2 * plan.estimates[0].queries["top"].loss
+    assert plan.mechanism.attackers[0] == ("knows nothing", "1.000000")
 
 
 def test_nobody_is_listed_who_believes_less_than_the_design_says() -> None:

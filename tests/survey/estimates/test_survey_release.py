@@ -21,6 +21,7 @@ from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError
 from stirred.mechanisms.registry import settings_for
 from stirred.randomness.entropy import Entropy
+from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
 from stirred.survey.estimates.checks import fault
 from stirred.survey.estimates.classes import Classes
@@ -166,10 +167,11 @@ def test_a_stratum_drawn_rarely_decides_the_loss_on_the_sample() -> None:
         "weight_bounds": [1, 20],
     }
     plan = planned(whole, **settings, variance="none")
-    assert float(plan.inner) == pytest.approx(math.log1p(20 * math.expm1(1)))  # all of it from the rare stratum
-    assert plan.shares == (Fraction(1, 20), 1)
-    assert dict(plan.attackers)["knows nothing"] == "1.000000"
-    assert planned(whole, **settings).inner == plan.inner  # a paid variance moves by the square of the weight
+    inner = plan.mechanism.inner_loss
+    assert float(inner) == pytest.approx(math.log1p(20 * math.expm1(1)))  # all of it from the rare stratum
+    assert plan.sampled[1]["shares"] == ["1/20", "1"]
+    assert dict(plan.mechanism.attackers)["knows nothing"] == "1.000000"
+    assert planned(whole, **settings).mechanism.inner_loss == inner  # a paid variance moves by the square of the weight
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_a_stated_draw_must_be_that_of_the_file(sampling: dict[str, Any], fits: 
         plan = planned(a_sample(), **settings)
         note = next(each for each in plan.doubts if each.kind == "known-sample")
         assert plan.epsilon == 1
-        assert note.what.endswith(f"it is up to {plan.inner.shown(6)}")
+        assert note.what.endswith(f"it is up to {exact(plan.mechanism.inner_loss).shown(6)}")
     else:
         with pytest.raises(StirredError, match="not that of the file"):
             planned(a_sample(), **settings)

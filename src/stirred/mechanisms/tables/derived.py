@@ -15,13 +15,7 @@ from typing import Any, Final, Literal
 import polars as pl
 from pydantic import BaseModel, Field
 
-from stirred.data.bundle import (
-    SPECIFICATION,
-    Findings,
-    audit_manifest,
-    audit_published,
-    public_folder,
-)
+from stirred.data.bundle import SPECIFICATION, Findings, audit_manifest, audit_published, public_folder
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.place import CHECKSUMS, folder_at
 from stirred.data.problems import DataError, bad_file, listed

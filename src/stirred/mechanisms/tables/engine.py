@@ -13,15 +13,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from fractions import Fraction
+from functools import cached_property, partial, reduce
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
-from stirred.data.columns import Columns
 from stirred.data.frames import as_read, read_frame, write_frame
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
@@ -46,6 +46,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     SettingsMechanism,
     Written,
+    confidence_of,
     failed,
     settings_doubts,
 )
@@ -58,11 +59,19 @@ from stirred.spec.doubts import Doubt
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.pull_back import pull_back
+from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
 NO_TABLES: Final = "add tables, such as [[tables]] variables = ['county', 'tenure']"
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
+LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
+COMPOSED: Final = "composition (section 2.5 of the dissertation)"
+UNPUBLISHED: Final = (  # what every promise of noise assumes
+    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
+    ONE_RUN.words,
+    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+)
 UNSTATED: Final = "the budget, computed anew: the public files do not state all settings"
 
 
@@ -85,17 +94,6 @@ class TablePlan(Plan):
         return self.origin.mechanism
 
 
-class TableDraw(NamedTuple):
-    """What a draw makes: ``public`` tables by file, and by table what they were made of, ``kept`` inside.
-
-    ``inside`` is what verification and internal pages need besides.
-    """
-
-    public: Mapping[str, pl.DataFrame]
-    kept: Mapping[str, pl.DataFrame]
-    inside: Mapping[str, Any] = {}
-
-
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class TableMechanism(SettingsMechanism):
     """A mechanism that publishes tables of declared cells, and no record.
@@ -108,6 +106,8 @@ class TableMechanism(SettingsMechanism):
     kept_in: ClassVar[str] = "noise"  # the folder below internal with what tables were made of
     keeps_noise: ClassVar[bool] = True  # of millions of groups true counts are kept alone, as a column of their table
 
+    otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
+
     settings: Any
     tables: Any  # tuples of names; None where no plan was read
     values: Values
@@ -115,22 +115,30 @@ class TableMechanism(SettingsMechanism):
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: Any = None,
         *,
         tables: str | Sequence[str | Sequence[str]] | None = None,
         values: Values | None = None,
         taken: Sequence[str] = (),
         **given: Any,
     ) -> None:
+        if settings is not None and not isinstance(settings, Settings):
+            what, remedy = f"{settings!r:.60} is not a model of settings", "give settings by keyword: rho=1"
+            raise bad_plan(what, where="settings", remedy=remedy)
         SettingsMechanism.__init__(self, settings, **given)
         named = None if tables is None else as_tables(tables)
         declared = getattr(self.settings, "values", {}) if values is None else values
+        if not isinstance(declared, Mapping) or any(not isinstance(own, Iterable) for own in declared.values()):
+            remedy = 'list them by variable: values={"county": ["North", "South"]}'
+            raise bad_plan(f"{declared!r:.60} does not list values of variables", where="values", remedy=remedy)
         for name, value in (("tables", named), ("values", declared), ("taken", taken)):
             object.__setattr__(self, name, value)
         self.check_settings()
 
     def check_settings(self) -> None:
         """Raise what is wrong with settings that do not go together: each by itself was checked."""
+        if not self.tables:
+            raise bad_plan("is needed", where="tables", remedy=NO_TABLES)
 
     def with_settings(self, **changed: Any) -> Self:
         own = {key: getattr(self, key) for key in ("settings", "tables", "values", "taken")}
@@ -153,6 +161,11 @@ class TableMechanism(SettingsMechanism):
         given = {**self.settings.dumped(exclude_defaults=True), "tables": self.tables, "values": self.values}
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in given.items() if value)})"
 
+    @property
+    def sure(self) -> Fraction:
+        """Return the confidence of the intervals."""
+        return confidence_of(self.confidence, where="confidence")
+
     @cached_property
     def inner(self) -> Mechanism | None:
         """Return the mechanism before, which a setting ``after`` names."""
@@ -172,10 +185,32 @@ class TableMechanism(SettingsMechanism):
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
         taken = [name for name in found if name not in self.values]
-        return self.with_settings(values={**found, **self.values}, taken=taken)
+        own = self.with_settings(values={**found, **self.values}, taken=taken)
+        if self.inner is not None:
+            object.__setattr__(own, "inner", self.inner.with_codebook(codebook, missing_as=missing_as))
+        return own
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
         return self.taken
+
+    def declared(self, data: Microdata, names: Sequence[str]) -> dict[str, pl.Series]:
+        """Return the declared values of these variables, in the type of their columns; all problems at once.
+
+        Cells must not follow from the file: a value that is listed because somebody has it gives that somebody away.
+        """
+        found: dict[str, pl.Series] = {}
+        problems: list[Problem] = []
+        for name in names:
+            column = column_of(data, name)
+            kept = _declared(name, self.values, column, self.otherwise)
+            if isinstance(kept, Problem):
+                problems.append(kept)
+                continue
+            found[name] = kept
+            problems += _undeclared(column, kept)
+        if problems:
+            raise DataError(problems)
+        return found
 
     # ---- the plan
 
@@ -223,8 +258,14 @@ class TableMechanism(SettingsMechanism):
         """Return the tables that are published without noise, by file."""
         return {}
 
-    def draw(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress) -> TableDraw:
+    def file_of(self, plan: Any, title: str) -> str:
+        """Return the name under which a release has a table: its title, or the name of its file."""
+        return title
+
+    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
+        data, plan, entropy, promised, convert = opening
+        progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
         answers = DrawnAnswers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
         tables = self.answered(counted, plan, answers, progress)
@@ -236,23 +277,11 @@ class TableMechanism(SettingsMechanism):
         }
         kept |= {title: table for title, table in tables.items() if "true" in table.columns}
         public = {self.file_of(plan, title): table.drop("true", strict=False) for title, table in tables.items()}
-        return TableDraw({**public, **self.published_exactly(data, plan)}, kept, {"counted": counted})
-
-    def file_of(self, plan: Any, title: str) -> str:
-        """Return the name under which a release has a table: its title, or the name of its file."""
-        return title
-
-    def make_release(self, opening: Opening, progress: Progress | None) -> Release:
-        microdata, plan, entropy, promised, convert = opening
-        drawn = self.draw(microdata, plan, entropy, progress or (lambda stage, done, total: None))
-        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {
-            name: lambda t=table: [t]  # type: ignore[misc]
-            for name, table in drawn.public.items()
-        }
+        public |= self.published_exactly(data, plan)
         return Release(
-            public=Frames(parts, convert=convert),
+            public=Frames({name: partial(list, [table]) for name, table in public.items()}, convert=convert),
             specification=promised,
-            internal={"plan": plan, "drawn": drawn.kept, **drawn.inside},
+            internal={"plan": plan, "drawn": kept, "counted": counted},
         )
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
@@ -404,12 +433,6 @@ def _records(public: Path) -> list[Path]:
 # ---- settings that several have -----------------------------------------------------------------------------
 
 
-def require_tables(tables: Collection[Any] | None) -> None:
-    """Refuse settings without any table: there is nothing to release."""
-    if not tables:
-        raise bad_plan("is needed", where="tables", remedy=NO_TABLES)
-
-
 def as_tables(tables: str | Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
     """Return the variables of each table; one table, or one of one variable, may be given by that name alone.
 
@@ -432,6 +455,9 @@ def mechanism_before(after: Mapping[str, Any], *, unit: str, published: Sequence
     """
     own = {key: value for key, value in after.items() if key != "name"}
     name = registry.full_name(str(after.get("name", registry.DEFAULT)), where="after")
+    if not registry.mechanism_class(name).counts_tables:
+        what = f"{name} releases tables, and before tables comes a mechanism that releases records"
+        raise bad_plan(what, where="after", remedy="name a swap such as permutation-swap, or leave after out")
     inner: Any = registry.build(name, {"unit": unit, **own})
     if not {"swap", "hold"} <= {*inner.settings_model.model_fields}:
         return cast(Mechanism, inner)
@@ -509,31 +535,11 @@ def declared_cells(variables: Sequence[str], declared: Mapping[str, pl.Series]) 
     return reduce(lambda a, b: a.join(b, how="cross", maintain_order="left_right"), axes) if axes else pl.DataFrame()
 
 
-def declared_columns(
-    names: Sequence[str],
-    values: Values,
-    file: Columns | Mapping[str, pl.Series],
-    *,
-    otherwise: str = "or write values = {...}",
-) -> dict[str, pl.Series]:
-    """Return the declared values of each variable, in the type of its column; all problems at once.
-
-    Cells must not follow from the file: a value that is listed because somebody has it gives that somebody away.
-    ``otherwise`` says how to declare them without a codebook: not every mechanism has a setting for it.
-    """
-    found: dict[str, pl.Series] = {}
-    problems: list[Problem] = []
-    for name in names:
-        column = file[name]
-        kept = _declared(name, values, column, otherwise)
-        if isinstance(kept, Problem):
-            problems.append(kept)
-            continue
-        found[name] = kept
-        problems += _undeclared(column, kept)
-    if problems:
-        raise DataError(problems)
-    return found
+def column_of(data: Microdata, name: str) -> pl.Series:
+    """Return a column of the records or, where they do not have it, of their persons."""
+    if name in data.households.columns or data.persons is None:
+        return data.households[name]
+    return data.persons[name]
 
 
 def _declared(name: str, values: Values, column: pl.Series, otherwise: str) -> pl.Series | Problem:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import product
 from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -456,19 +456,16 @@ class PHSafe(Tabulator):
         placed = schema["units"].with_columns(pl.lit(self.states[0]).alias(self.state))
         return Microdata(households=placed, persons=schema["persons"], hid="hid", checked=False)
 
-    def audit_universes(self) -> list[list[Hashable]]:
+    def examples(self) -> list[tuple[Any, ...]]:
         if self.promise == "add-remove":
-            rows = [(house, person) for house in (0, 1) for person in (_CHILD, _ADULT)]
-            sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
-            return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]]
+            return [*product((0, 1), (_CHILD, _ADULT))]
         large = max(table.at_most for table in self.spent.tables.values()) + 1
-        homes = [
+        return [
             (_UNITS[0], (_CHILD,) * large),
             (_UNITS[1], (_ADULT,) * large),
             (_UNITS[1], (_ADULT,)),
             (_UNITS[0], (_ADULT, _CHILD)),
         ]
-        return [[*combinations_with_replacement(homes, n)] for n in (1, 2)]
 
 
 # Columns of the files that are audited, two units and two persons that differ in everything.

@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from importlib import resources
+from itertools import combinations_with_replacement
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
@@ -99,11 +100,6 @@ class Region(BudgetFile):
     column: str
     iterations: Literal["detailed", "coarse"]
     suppress: bool = False
-
-    @property
-    def coarse(self) -> bool:
-        """Say whether iterations that are for the nation and states alone are left out."""
-        return self.iterations == "coarse"
 
 
 class BudgetPart(BudgetFile):
@@ -247,7 +243,6 @@ class Tabulator(TableMechanism):
 
     @cached_property
     def spent(self) -> Any:
-        """Return the budget as it was checked."""
         return budget_of(self.budget_model, self.budget, ending=self.shipped)
 
     # ---- the promise
@@ -311,6 +306,16 @@ class Tabulator(TableMechanism):
             theorem=(f"discrete Gaussian noise is zCDP, and {THEORY}",),
             settings_from=self.settings_from,
         )
+
+    # ---- small files, for audits
+
+    @abstractmethod
+    def examples(self) -> Sequence[Hashable]:
+        """Return units that differ in all that matters, as its small files have them."""
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        sizes: list[list[Hashable]] = [[*combinations_with_replacement(self.examples(), n)] for n in range(3)]
+        return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]] if self.promise == "add-remove" else sizes[1:]
 
     def audit_specification(self, universe: Sequence[Any]) -> Specification:
         del universe

@@ -28,7 +28,7 @@ from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
-from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
+from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, inside_of, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
@@ -78,8 +78,7 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
     titles = [each.title for each in mechanism.estimates]
     for each in mechanism.estimates:
         where = place(each, mechanism.estimates)
-        yield from _estimate_problems(each, where)
-        yield from _where_problems(each, mechanism.values, where)
+        yield from _estimate_problems(each, mechanism.values, where)
         if titles.count(each.title) > 1:
             yield Problem(what="is asked for twice", where=where, remedy="name it once")
     if mechanism.tables:
@@ -87,7 +86,7 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
         yield Problem(what=what, where="tables", remedy="write [[estimates]] kind = 'table' and by")
     if not 0 < fraction(mechanism.variance_share, where="variance_share") < 1:
         yield Problem(what="it is not between 0 and 1", where="variance_share", remedy="write such as '1/5'")
-    if fraction(mechanism.weight_grid, where="weight_grid") <= 0:
+    if mechanism.grid <= 0:
         yield Problem(what="it is not above 0", where="weight_grid", remedy="write such as '1/100'")
     try:
         mechanism.copies  # noqa: B018
@@ -119,7 +118,7 @@ def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
         yield Problem(what=what, where="weight_bounds", remedy="leave it out")
 
 
-def _estimate_problems(each: Any, where: str) -> Iterator[Problem]:
+def _estimate_problems(each: Estimate, declared: Any, where: str) -> Iterator[Problem]:
     if each.kind != "table" and each.variable is None:
         yield Problem(what=f"a {each.kind} is of a variable", where=where, remedy="name it with variable")
     if each.kind == "table" and (each.variable is not None or not (each.by or each.where)):
@@ -130,10 +129,7 @@ def _estimate_problems(each: Any, where: str) -> Iterator[Problem]:
         yield Problem(what="a ratio needs a denominator", where=where, remedy="name it, with denominator_bounds")
     if used := [name for name in each.by if name in (*LABELS, *NUMBERS)]:
         yield Problem(what=f"the file of estimates has its own {used[0]!r}", where=where, remedy="rename the column")
-
-
-def _where_problems(each: Any, declared: Any, where: str) -> Iterator[Problem]:
-    """Yield values of a condition that no record can have: the estimate would be noise alone."""
+    # Of values that no record can have the estimate would be noise alone.
     for name, values in each.where.items():
         known = [str(value) for value in declared.get(name, values)]
         for value in values:
@@ -258,7 +254,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         _check_design_weights(design, drawn, responding=setting.start == "responding")
         if classes is not None and of is not None and not design.fpc:
             _check_not_calibrated(classes, np.bincount(of, drawn.weights, len(classes.totals)))
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    grid = mechanism.grid
     if mechanism.design is not None:
         check_draw(mechanism.design, drawn, grid)
     low, high = _weight_bounds(mechanism)
@@ -300,7 +296,7 @@ def _sizes(
         return None
     names = file[design.strata[0]].cast(pl.String) if design.strata else pl.Series("", [""] * file.height)
     first = np.unique(stage.stratum, return_index=True)[1]
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    grid = mechanism.grid
     sums = tuple(grid * each for each in added(rows.weights, stage.stratum, first.size).tolist())
     return Classes(frame=names.gather(first).to_frame(), totals=sums, counts=rows.drawn)
 
@@ -310,7 +306,7 @@ def clamping(
 ) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
     asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
-    grid = float(fraction(mechanism.weight_grid, where="weight_grid"))
+    grid = float(mechanism.grid)
     weights = rows.given if rows.given.size else rows.weights * grid
     if rows.given.size:  # others follow from public counts
         name = design_of(data).weights or "weights"
@@ -336,12 +332,10 @@ def clamping(
 
 def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: float = 1.0) -> PublishedTable:
     """Return the domains of an estimate, and the standard deviation of the noise of their totals."""
-    estimate, inside = asked.estimate, np.ones(file.height, dtype=bool)
-    for name, allowed in estimate.where.items():
-        inside &= file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
-    query = asked.queries.get(role)
+    estimate, query = asked.estimate, asked.queries.get(role)
     noise = 0.0 if query is None else float(query.step * query.one / query.loss) * 2**0.5
-    return PublishedTable(title=asked.title, by=select(file, estimate.by), noise=noise / per, inside=inside)
+    by, inside = select(file, estimate.by), inside_of(estimate, file)
+    return PublishedTable(title=asked.title, by=by, noise=noise / per, inside=inside)
 
 
 def _held(
@@ -358,7 +352,7 @@ def _held(
             "design weights differ inside a class, where total / count gives all records the same one",
             where="adjust poststrata", remedy="add the columns that the weights follow, or calibrate after the noise",
         )  # fmt: skip
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    grid = mechanism.grid
     pairs = [*zip(classes.totals, classes.counts, strict=True)]
     steps = np.array([max(nearest(total / n / grid), 1) for total, n in pairs], dtype=np.int64)
     if mechanism.variance != "none" and any(n == 1 < total for total, n in pairs):

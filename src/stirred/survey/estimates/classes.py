@@ -42,7 +42,6 @@ class Classes:
 
     @property
     def sizes(self) -> npt.NDArray[np.float64]:
-        """Return the public totals as numbers."""
         return np.array([float(total) for total in self.totals])
 
     def decide(self, estimate: Estimate) -> bool:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stirred.spec.exact import exact
-from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
@@ -50,10 +49,9 @@ def shares(mechanism: SurveyEstimates, stated: Design) -> list[Fraction] | None:
         return None
     if mechanism.adjust or mechanism.copies > 1:  # a copy may stand in another stratum
         return None
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
-    least, most = weight_ends(*pair(mechanism.weight_bounds, where="weight_bounds"), grid)
+    least, most = weight_ends(*pair(mechanism.weight_bounds, where="weight_bounds"), mechanism.grid)
     taken = [n for n, _ in strata]
-    steps = [min(max(math.ceil(Fraction(there, n) / grid), least), most) for n, there in strata]
+    steps = [min(max(math.ceil(Fraction(there, n) / mechanism.grid), least), most) for n, there in strata]
     # All samples weigh the same, so a Hajek mean moves like a total; its noise is for the least that they could weigh.
     weighed = Fraction(
         most + (sum(taken) - 1) * least, sum(n * max(w - 1, least) for n, w in zip(taken, steps, strict=True))
@@ -88,7 +86,7 @@ def beside(mechanism: SurveyEstimates) -> tuple[tuple[str, str], ...]:
     """Return the loss before those who know more of the sample than its design, where it is amplified."""
     if mechanism.design is None:
         return ()
-    _, *found = attackers(exact(mechanism.sample_loss * mechanism.copies), mechanism.design, inner="substitute")
+    _, *found = attackers(exact(mechanism.inner_loss), mechanism.design, inner="substitute")
     more = [(each.name, each.epsilon.shown(6)) for each in found if float(each.epsilon) > float(mechanism.loss)]
     return (("knows nothing", exact(mechanism.loss).shown(6)), *more)
 

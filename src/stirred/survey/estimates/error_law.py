@@ -39,7 +39,6 @@ class Noise:
 
     @property
     def variance(self) -> float:
-        """Return the variance."""
         decay = math.exp(-self.loss)
         return self.step**2 * 2 * decay / (1 - decay) ** 2
 

@@ -79,10 +79,15 @@ def values_of(asked: EstimateQueries, file: pl.DataFrame, cells: pl.DataFrame) -
         numbered, own = cells.cast(pl.String).with_row_index("__cell"), file.select(estimate.by).cast(pl.String)
         found = own.join(numbered, on=estimate.by, how="left", maintain_order="left")["__cell"]
         cell = found.cast(pl.Int64).to_numpy()
+    return Values(y=y, x=x, cell=np.where(inside_of(estimate, file), cell, -1), cut=cut)
+
+
+def inside_of(estimate: Estimate, file: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return which records meet the condition of an estimate."""
+    inside = np.ones(file.height, dtype=bool)
     for name, allowed in estimate.where.items():
-        inside = file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
-        cell = np.where(inside, cell, -1)
-    return Values(y=y, x=x, cell=cell, cut=cut)
+        inside &= file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
+    return inside
 
 
 def added(numbers: Integers, cell: Integers, cells: int) -> Integers:

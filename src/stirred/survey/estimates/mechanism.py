@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -12,17 +13,8 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.protocol import (
-    Progress,
-    Settings,
-    confidence_of,
-    settings_doubts,
-)
-from stirred.mechanisms.tables.engine import (
-    TableMechanism,
-    declared_cells,
-    declared_columns,
-)
+from stirred.mechanisms.protocol import Progress, Settings, settings_doubts
+from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
@@ -51,9 +43,7 @@ ALONE: Final = "nothing of the sample is published but these estimates with nois
 ASSUMPTIONS: Final = (
     ALONE,
     "estimates, bounds, grids, weights and domains were fixed beforehand, not read off the records",
-    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
-    ONE_RUN.words,
-    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+    *UNPUBLISHED,
 )
 HELD: Final = {
     "population": "population of the survey, as far as it limits what a record can be",
@@ -62,9 +52,7 @@ HELD: Final = {
     "frame-variables": "frame variables of every unit: who is on the frame, strata, clusters and weights",
 }
 TOTALS: Final = "the totals of the classes are public, and were not computed from this sample"
-LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 SENSITIVITY: Final = "sensitivities of survey estimates (docs/theory/survey-estimates.md)"
-COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
 
 
@@ -89,7 +77,6 @@ class SurveyEstimates(TableMechanism):
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
     def check_settings(self) -> None:
-        """Refuse settings that do not go together; a design that cannot amplify, before any file is read."""
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.sample_loss  # noqa: B018
@@ -101,13 +88,7 @@ class SurveyEstimates(TableMechanism):
 
     @property
     def loss(self) -> Fraction:
-        """Return the loss that is promised."""
         return finite_loss(self.epsilon, where="epsilon")
-
-    @property
-    def sure(self) -> Fraction:
-        """Return the confidence of the intervals."""
-        return confidence_of(self.confidence, where="confidence")
 
     @property
     def design(self) -> Design | None:
@@ -119,15 +100,25 @@ class SurveyEstimates(TableMechanism):
         """Say whether the draw gives every unit the same weight, whatever the frame says."""
         return isinstance(self.design, SRSWOR)
 
+    @cached_property
+    def inner_loss(self) -> Fraction:
+        """Return the loss on the sample, of one unit: composed first, then amplified once by the draw."""
+        return self.loss if self.design is None else draw.inner_loss(self, self.design)
+
     @property
     def sample_loss(self) -> Fraction:
-        """Return the loss on the sample, which is split over the estimates: composed first, then amplified once.
+        """Return the loss that is split over the estimates.
 
         Where answers were copied, it is that of one record of the imputed file: all copies of a person count.
         """
-        if self.design is None:
-            return self.loss / self.copies
-        return draw.inner_loss(self, self.design) / self.copies
+        return self.inner_loss / self.copies
+
+    attackers = cached_property(draw.beside)
+
+    @property
+    def grid(self) -> Fraction:
+        """Return the number to whose multiples weights are rounded."""
+        return fraction(self.weight_grid, where="weight_grid")
 
     @property
     def copies(self) -> int:
@@ -143,12 +134,10 @@ class SurveyEstimates(TableMechanism):
 
     @property
     def after_noise(self) -> bool:
-        """Say whether noisy estimates are calibrated."""
         return self.adjust is not None and self.adjust.when == "after-noise"
 
     @property
     def columns(self) -> list[str]:
-        """Return the columns that are needed, but for those of the design."""
         more = [*(self.adjust.poststrata if self.adjust else ()), *([self.imputed] if self.imputed else [])]
         return [*dict.fromkeys([*all_columns(self.estimates), *more])]
 
@@ -171,17 +160,14 @@ class SurveyEstimates(TableMechanism):
 
     @property
     def coded_columns(self) -> Sequence[str]:
-        """Return the columns of domains: every value of theirs must be declared."""
         return [*dict.fromkeys(name for each in self.estimates for name in each.by)]
 
     @property
     def declared_columns(self) -> Sequence[str]:
-        """Return the columns of domains and of conditions."""
         return [*self.coded_columns, *(name for each in self.estimates for name in each.where)]
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         titles = listed([each.title for each in self.estimates])
         amplified = "" if self.design is None else f", by a sample drawn as {self.design}"
         return (
@@ -193,10 +179,8 @@ class SurveyEstimates(TableMechanism):
     # ---- the promise and the act
 
     def draft(self, data: Microdata, *, doubts: bool) -> SurveyPlan:
-        """Return the estimates with their noise, and the loss."""
         _, public = checks.sampled(self, data)
-        names = self.coded_columns
-        declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
+        declared = self.declared(data, self.coded_columns)
         cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
         if self.after_noise and public.classes is not None:
             cells = (public.classes.frame, *cells)
@@ -209,17 +193,10 @@ class SurveyEstimates(TableMechanism):
             estimates=found,
             cells={each.title: own for each, own in zip(found, cells, strict=True)},
             public=public,
-            variance=self.variance,
-            inner=exact(self.sample_loss * self.copies),
-            attackers=draw.beside(self),
-            drawn_by=self.design,
-            shares=tuple(draw.shares(self, self.design) or ()) if self.design is not None else (),
-            sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
 
     def doubts(self, data: Microdata, plan: SurveyPlan) -> Iterator[Doubt]:
-        """Yield values that are clamped, and what the quality of estimates says against them."""
         yield from settings_doubts(self.settings_from)
         yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
         yield from pictures.notes(plan)
@@ -300,7 +277,6 @@ class SurveyEstimates(TableMechanism):
         return found
 
     def counted_besides(self, data: Microdata, plan: SurveyPlan) -> dict[str, dict[str, Any]]:
-        """Return how many values were clamped."""
         found = {}
         for each in plan.estimates:
             cells = plan.cells[each.title]
@@ -309,11 +285,9 @@ class SurveyEstimates(TableMechanism):
         return found
 
     def verified(self, title: str) -> dict[str, str]:
-        """Return what is said of the estimates that were compared."""
         return {"what": "every estimate, computed again", "result": "the true numbers with the noise"}
 
     def warm(self) -> None:
-        """Load what the draw needs."""
         import stirred.randomness.noise_kernel  # noqa: F401
 
     check = checks.check
@@ -330,7 +304,6 @@ class SurveyEstimates(TableMechanism):
     audit_specification = small.audit_specification
 
     def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the estimates alone."]
 
 

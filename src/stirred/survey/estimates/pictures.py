@@ -78,7 +78,7 @@ def _outside(rows: Sequence[Row]) -> Iterator[str]:
 def _noise_alone(plan: SurveyPlan) -> Iterator[str]:
     """Yield which intervals leave the sampling error out: a reader would take them for too precise."""
     left_out = "cover the noise alone. The sampling error is not published; it comes on top"
-    if plan.variance == "none":
+    if plan.mechanism.variance == "none":
         yield f"All standard errors, intervals, cv and flags {left_out}."
     elif plan.class_counts is not None:
         yield (
@@ -114,10 +114,10 @@ def _errors(plan: SurveyPlan, rows: Sequence[Row], by: Sequence[str]) -> Iterato
     floors, parts = {each.title: _floor(each, plan) for each in plan.estimates}, []
     for label, row in first:
         hidden = row["se_sampling"] <= floors[row["name"]] * (1 + 1e-9)
-        series = _HIDDEN if hidden else _SAMPLING[plan.variance]
+        series = _HIDDEN if hidden else _SAMPLING[plan.mechanism.variance]
         for name, kind in ((_PRIVACY, "privacy"), (series, "sampling")):
             parts.append((label, name, (row[f"se_{kind}"] / row["se"]) ** 2))
-    parts.sort(key=lambda part: [_PRIVACY, _SAMPLING[plan.variance], _HIDDEN].index(part[1]))
+    parts.sort(key=lambda part: [_PRIVACY, _SAMPLING[plan.mechanism.variance], _HIDDEN].index(part[1]))
     notes = {label: f"cv {_percent(row['cv'])}" for label, row in first}
     yield Bars(bars=tuple(parts), x="", y="share of the variance", stacked=True, notes=notes)
     if parts[-1][1] == _HIDDEN:
@@ -147,11 +147,11 @@ def _floor(each: EstimateQueries, plan: SurveyPlan) -> float:
 
 def notes(plan: SurveyPlan) -> Iterator[Doubt]:
     """Yield before whom an amplified loss does not hold, and estimates whose sampling error is hidden by its noise."""
-    if plan.attackers:
-        worst = max((Decimal(loss), loss) for _, loss in plan.attackers)[1]
+    if attackers := plan.mechanism.attackers:
+        worst = max((Decimal(loss), loss) for _, loss in attackers)[1]
         yield Doubt(
             kind="known-sample", refuses=False,
-            what=f"epsilon {plan.attackers[0][1]} holds only before those who do not know the sample; before anybody "
+            what=f"epsilon {attackers[0][1]} holds only before those who do not know the sample; before anybody "
             f"who knows that a unit was sampled it is up to {worst}",
             remedy="state both numbers, or start at the sample (setting 6) and use no amplification",
         )  # fmt: skip
@@ -171,7 +171,7 @@ def _quality(mechanism: SurveyEstimates, plan: SurveyPlan, rows: Sequence[Row], 
     domains = [(row["where"], *(row[name] for name in by)) for row in rows]
     sizes = {domain: row["estimate"] for domain, row in zip(domains, rows, strict=True) if row["kind"] == "table"}
     sized = [(row["kind"], sizes.get(domain, 0), row["cv"]) for domain, row in zip(domains, rows, strict=True)
-             if plan.variance == "none" or row["se_sampling"] is not None]  # fmt: skip
+             if plan.mechanism.variance == "none" or row["se_sampling"] is not None]  # fmt: skip
     points = tuple((kind, size, cv) for kind, size, cv in sized if cv and size > 0)
     if not points:
         yield _NONE_SIZED if sizes else _NO_SIZES
@@ -188,7 +188,7 @@ def _quality(mechanism: SurveyEstimates, plan: SurveyPlan, rows: Sequence[Row], 
     else:
         *limits, some, much = FLAGS[mechanism.quality]
         rules = tuple((f"{f} above {_percent(limit)}", limit) for f, limit in zip((some, much), limits, strict=True))
-    y = f"cv of {'the noise alone' if plan.variance == 'none' else 'both errors'}"
+    y = f"cv of {'the noise alone' if plan.mechanism.variance == 'none' else 'both errors'}"
     x = "published size of the domain, weighted"
     yield Plot(points=points, x=x, y=y, log="xy", percent=True, rules=rules)
 
@@ -211,9 +211,9 @@ def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
     weights = f"{kind} are taken between {low:g} and {high:g}, which are public."
     grid = Grid(header=header, rows=tuple(rows), numbers=header[2:])
     blocks: list[Block] = [mechanism.in_words, told, weights, grid]
-    if plan.attackers:
+    if plan.mechanism.attackers:
         blocks.append("Before somebody who knows something of the sample:")
-        blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.attackers, numbers=("epsilon",)))
+        blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.mechanism.attackers, numbers=("epsilon",)))
     return [
         Section(title="Estimates and their noise", blocks=tuple(blocks)),
         Section(title="Noise by setting", blocks=tuple(_settings(mechanism, plan))),

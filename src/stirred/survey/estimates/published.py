@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +17,10 @@ from stirred.data.problems import number
 from stirred.mechanisms.protocol import Fact, PublicFile, ReleasedColumns
 from stirred.mechanisms.tables.engine import TablePlan
 from stirred.spec.brief import figures
-from stirred.spec.exact import Exact, exact
+from stirred.spec.exact import exact
 from stirred.spec.invariant import Margin
-from stirred.survey.design import Design
 from stirred.survey.estimates.classes import calibrate, centres, ratios
+from stirred.survey.estimates.draw import shares
 from stirred.survey.estimates.error_law import Noise, half_width
 from stirred.survey.estimates.queries import FINE, EstimateQueries, Public, SurveyQuery, bounded_variance
 from stirred.survey.estimates.settings import Estimate, pair
@@ -48,21 +47,13 @@ class SurveyPlan(TablePlan):
 
     estimates: tuple[EstimateQueries, ...]
     public: Public
-    variance: str
-    inner: Exact
-    attackers: tuple[tuple[str, str], ...] = ()
-    drawn_by: Design | None = None
-    shares: tuple[Fraction, ...] = ()
-    sample: str | None = None
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return the columns of domains: no other column of the file is published."""
         return {"households": [*dict.fromkeys(name for each in self.estimates for name in each.estimate.by)]}
 
     @property
     def publishes_fixed(self) -> bool:
-        """Say that of what is fixed only counts of classes are published: frame and weights stay inside."""
         return self.public.held
 
     @property
@@ -76,15 +67,16 @@ class SurveyPlan(TablePlan):
 
     @property
     def published_figures(self) -> str:
-        """Say the same to readers: of what is fixed, classes alone are published."""
         return self.unchanged
 
     @property
     def disturbed(self) -> str:
-        """Say that only estimates with noise are published."""
-        count = sum(each.height if each.width else 1 for each in self.cells.values())
+        count, variance = (
+            sum(each.height if each.width else 1 for each in self.cells.values()),
+            VARIANCE[self.mechanism.variance],
+        )
         after = "" if self.class_counts is None else ", calibrated to public totals afterwards"
-        return f"{number(count, 'estimate')} with noise{after}; {VARIANCE[self.variance]}; no records are published"
+        return f"{number(count, 'estimate')} with noise{after}; {variance}; no records are published"
 
     @property
     def class_counts(self) -> EstimateQueries | None:
@@ -104,20 +96,20 @@ class SurveyPlan(TablePlan):
 
     @property
     def sampled(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Return the sample, with its design and the loss on it, where the draw amplifies."""
-        if self.drawn_by is None or self.sample is None:
+        mechanism = self.mechanism
+        if mechanism.design is None or mechanism.sample is None:
             return None
-        own = {"shares": [str(share) for share in self.shares]} if self.shares else {}
-        return self.sample, {"design": self.drawn_by.document(), "inner": str(self.inner), **own}
+        parts = shares(mechanism, mechanism.design)
+        own = {"shares": [str(share) for share in parts]} if parts else {}
+        design, inner = mechanism.design.document(), str(exact(mechanism.inner_loss))
+        return mechanism.sample, {"design": design, "inner": inner, **own}
 
     @property
     def why_this_number(self) -> str:
-        """Say how the loss comes about."""
         return str(self.specification.budget.policy)
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return each estimate with its queries, and before whom an amplified loss holds."""
         found, values = [], []
         for each in self.estimates:
             told: dict[str, Any] = {"estimate": each.title}
@@ -130,10 +122,11 @@ class SurveyPlan(TablePlan):
                 words = f"{each.title}, {ROLES.get(role, role)}: noise of standard deviation {sd:.4g}"
                 found.append(f"{words}, epsilon {exact(query.loss).shown()}")
             values.append(told)
+        inner = str(exact(self.mechanism.inner_loss))
         return (
             *(Fact(label="noise", sentence=sentence) for sentence in found),
-            *(Fact(label="before", sentence=f"{who}: epsilon {loss}") for who, loss in self.attackers),
-            Fact(values={"survey_estimates": values, "inner_epsilon": str(self.inner), "variance": self.variance}),
+            *(Fact(label="before", sentence=f"{who}: epsilon {loss}") for who, loss in self.mechanism.attackers),
+            Fact(values={"survey_estimates": values, "inner_epsilon": inner, "variance": self.mechanism.variance}),
         )
 
 
@@ -272,14 +265,14 @@ def _sampling(
     plan: SurveyPlan, asked: EstimateQueries, z: Mapping[str, Any], below: float
 ) -> tuple[float, float] | None:
     """Return the variance of sampling and the deviation of its noise: the noisy one, the bound, or None."""
-    if plan.variance == "none" or asked is plan.class_counts:
+    if plan.mechanism.variance == "none" or asked is plan.class_counts:
         return None
     least = plan.public.n * plan.public.weights[0]
     if "mean" in asked.queries:
         below = float(max(z.get("weight", least), least) * plan.public.weight_grid)
         below = below if (known := plan.public.known) is None else float(known.sizes.sum())
     found, noise = float(bounded_variance(asked, plan.public)), 0.0
-    if plan.variance == "paid":
+    if plan.mechanism.variance == "paid":
         # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
         query = asked.queries["variance"]
         noise = math.sqrt(noise_of(query, 1.0).variance)
@@ -320,7 +313,7 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     percent = f"{float(100 * mechanism.sure):g}%"
     errors = "`se_sampling` and `se_privacy` are the two errors, `se` is both"
     covered = "of both errors together: normal for sampling, and the exact law for the noise"
-    if plan.variance == "none":
+    if plan.mechanism.variance == "none":
         errors = "`se_sampling` is empty, and `se` is the error of the noise, `se_privacy`"
         covered = "of the noise alone: the sampling error is not published"
     elif plan.class_counts is not None:
@@ -336,11 +329,11 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
         f"Values and weights beyond their declared bounds count as the nearer bound ({_bounds(mechanism, plan)}). "
         "Estimates and intervals are for the clamped population; how far it is from the real one is not published.",
         *_calibration(plan),
-        f"{errors}; {VARIANCE[plan.variance]}.",
+        f"{errors}; {VARIANCE[plan.mechanism.variance]}.",
         f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
         f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
         *_divided(plan),
-        *([_PAID] if plan.variance == "paid" else []),
+        *([_PAID] if plan.mechanism.variance == "paid" else []),
     ]
 
 
@@ -379,7 +372,7 @@ def _calibration(plan: SurveyPlan) -> list[str]:
             "Estimates are calibrated to public totals: in each class the noisy total times the public total over the "
             f"noisy count. The counts stand in the rows `{plan.class_counts.title}`, by design weights; their sampling "
             "error is not published. `se_privacy` has the noise of totals and counts, to first order."
-            f"{'' if plan.variance == 'none' else gain}",
+            f"{'' if plan.mechanism.variance == 'none' else gain}",
             "`flag` is also x where a noisy class count is within three deviations of its noise from 0.",
         ]
     if plan.public.held:

@@ -42,12 +42,10 @@ class SurveyQuery(Query):
 
     @property
     def noise(self) -> DiscreteLaplace:
-        """Return the law of the noise of each number."""
         return DiscreteLaplace(self.loss / self.one)
 
     @property
     def purpose(self) -> str:
-        """Return by what its noise is addressed."""
         return repr((self.title, self.role))
 
 
@@ -124,7 +122,6 @@ class EstimateQueries:
 
     @property
     def title(self) -> str:
-        """Return what the estimate is called."""
         return self.estimate.title
 
     @property

@@ -42,7 +42,6 @@ class Estimate(BaseModel):
 
     @property
     def title(self) -> str:
-        """Return what the estimate is called."""
         of = {"table": "table", "ratio": f"ratio {self.variable}/{self.denominator}"}.get(
             self.kind, f"{self.kind} {self.variable}"
         )
@@ -51,7 +50,6 @@ class Estimate(BaseModel):
 
     @property
     def where_in_words(self) -> str:
-        """Return the condition in words."""
         return ", ".join(f"{name}={'|'.join(values)}" for name, values in self.where.items())
 
     @property

@@ -52,7 +52,7 @@ def _axes(mechanism: SurveyEstimates) -> dict[str, list[Any]]:
 
 def _sample(mechanism: SurveyEstimates, records: Sequence[dict[str, Any]]) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of them; totals of classes are made up."""
-    n, grid = len(records), fraction(mechanism.weight_grid, where="weight_grid")
+    n, grid = len(records), mechanism.grid
     low, high = (grid, 2 * grid) if mechanism.weight_bounds is None else pair(mechanism.weight_bounds, where="weights")
     ends = weight_ends(low, high, grid, mechanism.design)
     weights = np.array([ends[record[""]] for record in records], dtype=np.int64)
@@ -123,26 +123,20 @@ def law(mechanism: SurveyEstimates, dataset: Any) -> ShiftLaw:
 
 def audit_universes(mechanism: SurveyEstimates) -> list[list[Hashable]]:
     """Return small samples of one, two and three records, with all weights and values at their bounds."""
-    records = [*product(*_axes(mechanism).values())]
+    axes = _axes(mechanism)
+    records, names = [*product(*axes.values())], [*axes]
+    kept = () if mechanism.adjust is None or mechanism.after_noise else mechanism.adjust.poststrata
+    held = [names.index(name) for name in kept]
     found: list[list[Hashable]] = []
     for count in (1, 2, 3):
-        samples: list[Hashable] = [*combinations_with_replacement(records, count)]
+        samples = [*combinations_with_replacement(records, count)]
         if count > 2 and len(samples) > _MOST:
             break
-        found += _by_counts(mechanism, samples)
+        groups: dict[Any, list[Hashable]] = {}  # by how many records their classes have, where that is held fixed
+        for sample in samples:
+            groups.setdefault(tuple(sorted(tuple(record[k] for k in held) for record in sample)), []).append(sample)
+        found += groups.values()
     return found
-
-
-def _by_counts(mechanism: SurveyEstimates, samples: list[Any]) -> list[list[Hashable]]:
-    """Return the samples apart by how many records their classes have, where that is held fixed."""
-    if mechanism.adjust is None or mechanism.after_noise:
-        return [samples]
-    names, groups = [*_axes(mechanism)], dict[Any, list[Hashable]]()
-    places = [names.index(name) for name in mechanism.adjust.poststrata]
-    for sample in samples:
-        key = tuple(sorted(tuple(record[k] for k in places) for record in sample))
-        groups.setdefault(key, []).append(sample)
-    return [*groups.values()]
 
 
 def audit_specification(mechanism: SurveyEstimates, universe: Sequence[Hashable]) -> Specification:

@@ -278,8 +278,8 @@ def _balanced(
     missing = [wanted - int((values**k * start).sum()) for k, wanted in enumerate(sums)]
     best: tuple[Fraction, npt.NDArray[np.int64]] | None = None
     for columns in combinations(free, len(sums)):
-        change = _solved([[Fraction(int(values[c]) ** k) for c in columns] for k in range(len(sums))], missing)
-        if change is None or any(x.denominator != 1 for x in change):
+        change = _changes([int(values[c]) for c in columns], missing)
+        if any(x.denominator != 1 for x in change):
             continue
         new = start.copy()
         new[list(columns)] += np.array([int(x) for x in change])
@@ -289,18 +289,15 @@ def _balanced(
     return None if best is None else best[1]
 
 
-def _solved(matrix: list[list[Fraction]], right: list[int]) -> list[Fraction] | None:
-    rows = [[*row, Fraction(r)] for row, r in zip(matrix, right, strict=True)]
-    for k in range(len(rows)):
-        pivot = next((r for r in range(k, len(rows)) if rows[r][k]), None)
-        if pivot is None:
-            return None
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [x / rows[k][k] for x in rows[k]]
-        for r in range(len(rows)):
-            if r != k and rows[r][k]:
-                rows[r] = [x - rows[r][k] * y for x, y in zip(rows[r], rows[k], strict=True)]
-    return [row[-1] for row in rows]
+def _changes(at: Sequence[int], missing: Sequence[int]) -> list[Fraction]:
+    """Return x with sum x v^k = missing[k] over values v: the coefficients of Lagrange's polynomials say it."""
+    found = []
+    for v in at:
+        others, powers = [w for w in at if w != v], [1]
+        for w in others:
+            powers = [a - w * b for a, b in zip([0, *powers], [*powers, 0], strict=True)]
+        found.append(Fraction(sum(a * b for a, b in zip(powers, missing, strict=True)), prod(v - w for w in others)))
+    return found
 
 
 def _nearest(

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import polars as pl
-from pydantic import Field
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
 
-from stirred.data.codebook import Codebook
 from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
@@ -28,23 +27,10 @@ from stirred.mechanisms.protocol import (
     TooLargeError,
 )
 from stirred.mechanisms.tables.cellkey import plan as plans
-from stirred.mechanisms.tables.cellkey.perturbation import (
-    KeyedRecords,
-    KeyedTable,
-    KeyFile,
-    Keys,
-    Magnitude,
-    sums_of,
-)
+from stirred.mechanisms.tables.cellkey.perturbation import KeyedRecords, KeyedTable, KeyFile, Keys, Magnitude, sums_of
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
 from stirred.mechanisms.tables.cellkey.ptable import KeyTradeOff, PTable, plain_table, read_ptable, table_of
-from stirred.mechanisms.tables.engine import (
-    AnyFrame,
-    TableMechanism,
-    declared_cells,
-    declared_columns,
-    require_tables,
-)
+from stirred.mechanisms.tables.engine import AnyFrame, TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -59,6 +45,14 @@ from stirred.spec.output_premetric import PURE, approximate
 from stirred.spec.problems import Problem, placed
 from stirred.spec.reliance import ONE_RUN, KeysAlone
 from stirred.spec.specification import Flavor, Specification
+
+# A setting that names the file of a key, which is read with the plan.
+SecretKey = Annotated[
+    InstanceOf[KeyFile],
+    BeforeValidator(KeyFile.of, json_schema_input_type=str),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string"}),
+]
 
 
 class CellKeySettings(Settings):
@@ -77,7 +71,7 @@ class CellKeySettings(Settings):
     zeros: Literal["protected", "fixed"] = Field(
         default="protected", description="With fixed, which cells are empty is published exactly and not protected."
     )
-    key: str | None = Field(
+    key: SecretKey | None = Field(
         default=None,
         description="A file with the custodian's key; left out, keys are drawn for this release alone.",
         json_schema_extra={"example": "record-keys.key", "internal": True},
@@ -154,18 +148,16 @@ class CellKey(TableMechanism):
     settings_model: ClassVar[type[Settings]] = CellKeySettings
     kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
+    otherwise: ClassVar[str] = "or in Python with values"
 
-    def __init__(self, settings: Settings | None = None, *, key: bytes | str | None = None, **given: Any) -> None:
-        plain: dict[str, Any] = {name: plain_table(each) for name, each in given.items() if isinstance(each, PTable)}
-        if isinstance(given.get("magnitude"), Magnitude):
-            plain["magnitude"] = given["magnitude"].model_dump()
-        named = KeyFile.holding(key) if isinstance(key, bytes) else key
-        own = {} if named is None else {"key": named}
-        super().__init__(settings, **{"tables": (), **given, **plain, **own})
-        if isinstance(named, KeyFile):  # checked settings have its name alone
-            object.__setattr__(self, "settings", self.settings.model_copy(update={"key": named}))
+    def __init__(self, settings: Settings | None = None, **given: Any) -> None:
+        plain = {name: plain_table(own) for name, own in given.items() if isinstance(own, PTable)}
+        if isinstance(own := given.get("magnitude"), Magnitude):
+            plain["magnitude"] = own.model_dump()
+        super().__init__(settings, **{**given, **plain})
 
     def check_settings(self) -> None:
+        TableMechanism.check_settings(self)
         if loss(self.epsilon, where="epsilon", finite=True).is_infinite:
             what = "at an infinite loss every delta is 0, which says nothing about these tables"
             raise bad_plan(what, where="epsilon", remedy="write the loss at which delta is to be stated, such as 1")
@@ -184,20 +176,9 @@ class CellKey(TableMechanism):
     def sums_table(self) -> PTable:
         return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
 
-    @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        require_tables(others.get("tables"))
-        return cls(settings, **others)
-
-    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
-        own = TableMechanism.with_codebook(self, codebook, missing_as=missing_as)
-        if self.inner is not None:
-            object.__setattr__(own, "inner", self.inner.with_codebook(codebook, missing_as=missing_as))
-        return own
-
     @property
     def declared_columns(self) -> list[str]:
-        return list(dict.fromkeys(name for variables in self.tables or () for name in variables))
+        return list(dict.fromkeys(name for variables in self.tables for name in variables))
 
     @property
     def coded_columns(self) -> Sequence[str]:
@@ -248,26 +229,15 @@ class CellKey(TableMechanism):
         trade, epsilon = self.trade, loss(self.epsilon, where="epsilon")
         delta = None if trade is None else trade.rounded(epsilon)
         finite = delta is not None and delta < 1
-        fixed = [
-            Inequality(
-                name=f"empty cells of {' x '.join(t)}",
-                condition=f"any {self.unit} in each cell of {' x '.join(t)}",
-                on=Margin(of=self.unit, variables=tuple(t)),
-            )
-            for t in self.tables
-        ]
         keyed = (KeysAlone(column=self.record_key or ""),) if self.keys == "additive" else ()
+        flavor = Flavor(
+            domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(self.declared_columns)),
+            multiverse=Multiverse(invariants=tuple(map(self._empty, self.tables)) if self.zeros == "fixed" else ()),
+            input_premetric=InputPremetric(name="d_SymDiff", unit=self.unit, within=1, post_imputation=post_imputation),
+            output_premetric=approximate(delta) if finite and delta else PURE,
+        )
         return Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    name, stage=stage, record_types=(self.unit,), columns=tuple(self.declared_columns)
-                ),
-                multiverse=Multiverse(invariants=tuple(fixed) if self.zeros == "fixed" else ()),
-                input_premetric=InputPremetric(
-                    name="d_SymDiff", unit=self.unit, within=1, post_imputation=post_imputation
-                ),
-                output_premetric=approximate(delta) if finite and delta else PURE,
-            ),
+            flavor=flavor,
             budget=Budget.constant(epsilon if finite else INFINITE),
             assumptions=(KEYS, *(each.words for each in keyed), DECLARED, ONE_RUN.words),
             relies_on=(ONE_RUN, *keyed),
@@ -275,12 +245,19 @@ class CellKey(TableMechanism):
             settings_from=self.settings_from,
         )
 
+    def _empty(self, table: Sequence[str]) -> Inequality:
+        """Return which cells of a table are empty, as an invariant."""
+        title = " x ".join(table)
+        condition = f"any {self.unit} in each cell of {title}"
+        return Inequality(
+            name=f"empty cells of {title}", condition=condition, on=Margin(of=self.unit, variables=tuple(table))
+        )
+
     # ---- the promise and the act
 
     def draft(self, data: Microdata, *, doubts: bool) -> CellKeyPlan:
-        persons = plans.person_columns(self, data)
-        columns = {name: plans.column(data, name) for name in self.declared_columns}
-        declared = declared_columns(self.declared_columns, self.values, columns, otherwise="or in Python with values")
+        persons = tuple(name for name in self.declared_columns if name in data.person_variables)
+        declared = self.declared(data, self.declared_columns)
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
         inner = None if self.inner is None else self.inner.plan(data, doubts=doubts)
         if inner is not None:
@@ -302,7 +279,7 @@ class CellKey(TableMechanism):
         )
 
     def counted_file(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> KeyedRecords:
-        if self.key is not None and not isinstance(self.key, KeyFile):
+        if self.key is not None and self.key.secret is None:
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
         return KeyedRecords.of(self, self._files(data, plan, entropy), data, entropy)
@@ -337,7 +314,7 @@ class CellKey(TableMechanism):
         return {"what": f"table {title}", "result": "the counts with what was looked up"}
 
     def premises(self, plan: Any) -> Mapping[str, str]:
-        return {"key": Keys(self.key.secret).fingerprint} if isinstance(self.key, KeyFile) else {}
+        return {} if self.key is None else {"key": Keys(self.key.secret).fingerprint}
 
     # ---- what is handed over, each in a module of its own
 
@@ -367,7 +344,6 @@ class CellKey(TableMechanism):
         return [*plans.promised(plan), *self.reading_tables(plan)]
 
     def number_of_records(self, data: Microdata) -> int | None:
-        """Return None: tables tell no exact number, and what a swap before them keeps stays inside."""
         return None
 
     def reading_tables(self, plan: Any) -> list[str]:
@@ -392,6 +368,8 @@ class CellKey(TableMechanism):
     def expected_error(
         self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
+        if self.inner is not None:
+            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
         if source == "margins":
             what, remedy = "cell keys publish no margins exactly", "use another file (other-data)"
             raise TooLargeError([Problem(what=what, where="expected error", remedy=remedy)])

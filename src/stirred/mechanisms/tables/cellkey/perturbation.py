@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_file, bad_plan, number
@@ -46,8 +47,17 @@ _PRINT: Final = b"stirred print 1"
 class KeyFile(str):
     """The path of a key file, as plans name it, and the key that it holds; printed and kept it is the path alone."""
 
-    __slots__ = ("secret",)
-    secret: bytes
+    secret: bytes | None = None  # of a file that was not read
+
+    @classmethod
+    def of(cls, given: Any) -> KeyFile:
+        """Return the key that a setting gives: a file of a plan, or in Python the key itself."""
+        if isinstance(given, bytes) and len(given) == KEY_BYTES:
+            return cls.holding(given)
+        if isinstance(given, str):
+            return given if isinstance(given, cls) else cls(given)
+        remedy = f"name a key file of `stirred ptable key`; in Python also {KEY_BYTES} bytes"
+        raise PydanticCustomError("exact", "{what}", {"what": "this is not a key", "remedy": remedy})
 
     @classmethod
     def read(cls, given: str, path: Path) -> KeyFile:
@@ -102,12 +112,6 @@ class Keys:
 def limbs_frame(limbs: Limbs) -> pl.DataFrame:
     """Return keys of 128 bits as columns whose sums do not overflow."""
     return pl.DataFrame({name: limbs[:, limb].astype(np.uint64) for limb, name in enumerate(_NAMES)})
-
-
-def drawn_records(count: int, entropy: Entropy) -> pl.DataFrame:
-    """Return keys drawn for each of the rows of one release."""
-    words = entropy.words("record keys", chunk=0, count=_LIMBS * count)
-    return limbs_frame(np.asarray(words).reshape(-1, _LIMBS))
 
 
 def definition_key(cell: Mapping[str, Any]) -> bytes:
@@ -275,11 +279,12 @@ class KeyedRecords:
             if mechanism.record_key is not None:
                 own = whole_keys(frame[mechanism.record_key], below=mechanism.table.keys).alias(_RECORD_KEY)
                 return frame.with_columns(own)
-            if isinstance(mechanism.key, KeyFile):
+            if mechanism.key is not None:
                 return frame.hstack(keys.of_records(identified(frame, data).to_list()))
-            return frame.hstack(drawn_records(frame.height, entropy.child(f"keys of {kind}")))
+            words = entropy.child(f"keys of {kind}").words("record keys", chunk=0, count=_LIMBS * frame.height)
+            return frame.hstack(limbs_frame(np.asarray(words).reshape(-1, _LIMBS)))
 
-        keys = Keys(mechanism.key.secret) if isinstance(mechanism.key, KeyFile) else Keys.drawn(entropy)
+        keys = Keys.drawn(entropy) if mechanism.key is None else Keys(mechanism.key.secret)
         return cls(mechanism=mechanism, keys=keys, files={kind: keyed(kind, own) for kind, own in files.items()})
 
     def counted(self, cells: pl.DataFrame, kind: str) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
@@ -13,12 +13,12 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, listed
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
-from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records
+from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records, column_of
 from stirred.spec.brief import published_exactly
 from stirred.spec.convert import post_process
 from stirred.spec.doubts import Doubt, nothing_promised
@@ -174,18 +174,17 @@ def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
 def check_settings(mechanism: CellKey) -> None:
     """Refuse settings that do not go together."""
     for where, wrong, what, remedy in (
-        ("tables", not mechanism.tables or any(len({*t}) < len(t) or not t for t in mechanism.tables),
-         "a table needs different variables", "name at least one table, and each variable once"),
+        ("tables", any(len({*t}) < len(t) or not t for t in mechanism.tables),
+         "a table needs different variables", "name at least one, and each once"),
         ("ptable", mechanism.table.step != 1,
          "the table has fractions, and counts are whole", "use it for sums, as magnitude_ptable"),
         ("record_key", (mechanism.record_key is not None) != (mechanism.keys == "additive"),
          "a column of record keys goes with keys = 'additive', and with it alone", "give both or none"),
         ("key", mechanism.record_key is not None and mechanism.key is not None,
          "records have their keys in a column and in a file", "leave one out"),
-        ("after", mechanism.inner is not None
-         and (not mechanism.inner.counts_tables or mechanism.key is not None or mechanism.record_key is not None),
-         "before cell keys comes a mechanism that releases records, whose keys are drawn for this release",
-         "name such a mechanism, and leave key, keys and record_key out"),
+        ("after", mechanism.inner is not None and (mechanism.key is not None or mechanism.record_key is not None),
+         "after another mechanism come records whose keys are drawn for this release",
+         "leave key, keys and record_key out"),
         ("keyed_by", mechanism.keyed_by == "definition" and mechanism.key is not None,
          "with a key that is kept, a cell would have the same noise next year, whoever is in it then, and the "
          "difference of the two would be exact", "leave key out, or write keyed_by = 'records'"),
@@ -198,30 +197,33 @@ def check_settings(mechanism: CellKey) -> None:
 
 def check(mechanism: CellKey, data: Any) -> None:
     """Raise all problems of the columns; which values they can take is not known yet."""
-    microdata = as_microdata(data)
-    person_columns(mechanism, microdata)
-    for name in mechanism.declared_columns:
-        column(microdata, name)
+    data = as_microdata(data)
+    columns = [*data.variables, *data.person_variables]
+    roles = dict.fromkeys(mechanism.declared_columns, ("table", columns))
     if mechanism.sums is not None:
-        summed(column(microdata, mechanism.sums.column, where="magnitude"))
-    if mechanism.inner is not None:
-        mechanism.inner.check(microdata)
-    elif mechanism.record_key is not None:
-        whole_keys(column(microdata, mechanism.record_key, where="record_key"), below=mechanism.table.keys)
-    elif mechanism.key is not None:
-        identified(microdata.households, microdata)
-
-
-def person_columns(mechanism: CellKey, data: Microdata) -> tuple[str, ...]:
-    """Return the variables of persons; a unit may then have many records, and only a swap covers that."""
-    own = tuple(name for name in mechanism.declared_columns if name in data.person_variables)
-    if own and mechanism.inner is None:
+        roles.setdefault(mechanism.sums.column, ("magnitude", columns))
+    if mechanism.record_key is not None:
+        roles[mechanism.record_key] = ("record_key", data.households.columns)
+    where = data.household_source
+    absent = [missing_column(n, there, where=where, role=role) for n, (role, there) in roles.items() if n not in there]
+    if absent:
+        raise DataError(absent)
+    of_persons = [name for name in mechanism.declared_columns if name in data.person_variables]
+    if of_persons and mechanism.inner is None:  # a unit may have many records, and only a swap covers that
         raise bad_plan(
-            f"{listed(own)} is a variable of persons, and a {mechanism.unit} may change a count for each of them",
+            f"{listed(of_persons)} is a variable of persons, and a {mechanism.unit} may change a count for each of "
+            "them",
             where="tables",
             remedy="give the file of persons as [data] file with record = 'person'; or swap before, with after",
         )
-    return own
+    if mechanism.sums is not None:
+        summed(column_of(data, mechanism.sums.column))
+    if mechanism.inner is not None:
+        mechanism.inner.check(data)
+    elif mechanism.record_key is not None:
+        whole_keys(data.households[mechanism.record_key], below=mechanism.table.keys)
+    elif mechanism.key is not None:
+        identified(data.households, data)
 
 
 def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], persons: Collection[str]) -> None:
@@ -233,16 +235,6 @@ def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], 
         if absent := [name for name in wanted if name not in there]:
             what = f"{listed(absent)} of the table {' x '.join(table)} is not among the records that are released"
             raise bad_plan(what, where="after", remedy="let the mechanism release it, or leave it out of the table")
-
-
-def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
-    """Return a column of households or persons; refuse one that is not there, or is not to be used."""
-    if name in (data.households.columns if where == "record_key" else data.variables):
-        return data.households[name]
-    if data.persons is not None and name in data.person_variables:
-        return data.persons[name]
-    there = [*data.variables, *data.person_variables]
-    raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
 
 
 def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
@@ -364,15 +356,6 @@ class SmallTables:
             yield [count + self.table.added(count, key=key) for count, key in sums], Fraction(1, keys**records)
 
 
-def mixed_law(law: Law, then: Callable[[Any], Law]) -> Law:
-    """Return the law of one mechanism after another."""
-    outcomes: dict[Hashable, Fraction] = {}
-    for middle, chance in law.probabilities.items():
-        for outcome, mass in then(middle).probabilities.items():
-            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + chance * mass
-    return Law(outcomes)
-
-
 def law(mechanism: CellKey, dataset: Any) -> Law:
     """Return the exact law of the tables of a small file, records given by the values of ``names``, in order.
 
@@ -381,9 +364,12 @@ def law(mechanism: CellKey, dataset: Any) -> Law:
     if mechanism.inner is None:
         return _small(mechanism, {name: place for place, name in enumerate(mechanism.declared_columns)}).law([*dataset])
     small = _small(mechanism, {name: int(name in mechanism.inner.areas) for name in mechanism.declared_columns})
-    before = mechanism.inner.law(dataset)
-    assert isinstance(before, Law)
-    return mixed_law(before, small.law)
+    before: Any = mechanism.inner.law(dataset)
+    outcomes: dict[Hashable, Fraction] = {}
+    for middle, chance in before.probabilities.items():
+        for outcome, mass in small.law(middle).probabilities.items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + chance * mass
+    return Law(outcomes)
 
 
 def _small(mechanism: CellKey, places: Mapping[str, int]) -> SmallTables:

@@ -48,6 +48,11 @@ class PTableRow:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_bounds", tuple(accumulate(self.weights)))
 
+    @classmethod
+    def of(cls, count: int, runs: Sequence[tuple[int, int]]) -> PTableRow:
+        """Return the row of these runs: each a value, and how many keys add it."""
+        return cls(count=count, values=tuple(v for v, _ in runs), weights=tuple(w for _, w in runs))
+
     def at(self, key: int) -> int:
         """Return what the key 0, ..., keys - 1 adds."""
         return self.values[bisect_right(self._bounds, key)]
@@ -239,13 +244,11 @@ def _of_ons(frame: pl.DataFrame, *, where: str) -> PTable:
         what = "it does not have every key for every count from 1 on, once"
         raise bad_file(what, where=where, remedy="add the pairs that are missing: a missing one would get no noise")
     added = whole["pvalue"].to_list()
-    rows = [_in_runs(i, added[(i - 1) * keys : i * keys]) for i in range(1, last + 1)]
+    rows = []
+    for count in range(1, last + 1):
+        runs = [(value, len([*own])) for value, own in groupby(added[(count - 1) * keys : count * keys])]
+        rows.append(PTableRow.of(count, runs))
     return PTable(rows=tuple(rows), keys=keys, repeats=last == _ONS_LAST)
-
-
-def _in_runs(count: int, added: Sequence[int]) -> PTableRow:
-    runs = [(value, len([*own])) for value, own in groupby(added)]
-    return PTableRow(count=count, values=tuple(v for v, _ in runs), weights=tuple(w for _, w in runs))
 
 
 def plain_table(table: PTable) -> dict[str, Any]:
@@ -257,19 +260,17 @@ def plain_table(table: PTable) -> dict[str, Any]:
     return {"keys": table.keys, "step": table.step, "rows": rows, **more}
 
 
-def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
-    """Return the table of plain data."""
-    if isinstance(plain, PTable):
-        return plain
+def table_of(plain: str | Mapping[str, Any]) -> PTable:
+    """Return the table of plain data; the name of a file stands there where it was not read."""
+    if isinstance(plain, str):
+        remedy = "in a plan it is read; in Python give read_ptable(frame, where=...), of the module ptable"
+        raise bad_plan(f"the file {plain} was not read", where="ptable", remedy=remedy)
     try:
         own = {int(i): [(int(v), int(w)) for v, w in law.items()] for i, law in plain["rows"].items()}
         for i, runs in enumerate(plain.get("runs", ()), start=1):
             own[i] = [(int(v), int(w)) for v, _, w in (run.partition(":") for run in runs.split())]
         return PTable(
-            rows=tuple(
-                PTableRow(count=i, values=tuple(v for v, _ in law), weights=tuple(w for _, w in law))
-                for i, law in own.items()
-            ),
+            rows=tuple(PTableRow.of(count, runs) for count, runs in own.items()),
             keys=int(plain["keys"]),
             step=int(plain.get("step", 1)),
             repeats=bool(plain.get("repeats", False)),

@@ -31,12 +31,13 @@ from stirred.mechanisms.tables.engine import (
     TableMechanism,
     audit_promise,
     audit_records,
+    column_of,
     counted_persons,
     stated_mechanism,
     table_fault,
 )
-from stirred.mechanisms.tables.noise.measures import Measure, Sum, column_of, keeping, people_of, table_key
-from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, file_of, published
+from stirred.mechanisms.tables.noise.measures import Measure, Sum, keeping, people_of, table_key
+from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, published
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact, exp
@@ -179,38 +180,32 @@ def check_draw(measure: Measure, *, values: int) -> None:
             raise bad_plan(what, where="sums", remedy="declare smaller bounds, or add up in a coarser unit")
 
 
-def _sums_of_one_column(measures: Sequence[Measure]) -> Iterable[Sequence[Measure]]:
-    """Return the sums, together where they add up the same values of the same records between the same bounds."""
-    found: dict[Hashable, list[Measure]] = {}
-    for each in measures:
-        if each.added_up is not None:
-            found.setdefault(each.counts, []).append(each)
-    return found.values()
-
-
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and of columns only the match variables of a swap before the noise."""
     yield from mechanism.usual_doubts(data, coded=plan.releases["households"])
     if mechanism.inner is not None:
         yield from _match_doubts(mechanism, data, plan, mechanism.inner)
+    sums: dict[Hashable, list[Measure]] = {}  # together those of the same values, records and bounds
     for each in plan.measures:
-        deviation, average = float(each.cell.variance) ** 0.5, data.households.height / each.cells
-        if each.added_up is None and not each.of_persons and average < _SWAMPED * deviation:
+        if each.added_up is not None:
+            sums.setdefault(each.counts, []).append(each)
+        average = data.households.height / each.cells
+        if each.of_records and average < _SWAMPED * each.deviation:
             yield Doubt(
                 kind="swamped",
                 about=each.title.replace(" x ", "+"),
                 what=f"{each.title} has {each.cells:,} cells for {data.households.height:,} records: {average:.3g} "
-                f"in a cell on average, and its noise has a standard deviation of {deviation:.3g}",
+                f"in a cell on average, and its noise has a standard deviation of {each.deviation:.3g}",
                 remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
                 refuses=False,
             )
-    for measures in _sums_of_one_column(plan.measures):
+    for measures in sums.values():
         added_up, people = measures[0].added_up, measures[0].of_persons
         assert added_up is not None
         names = [*dict.fromkeys([added_up.column, *(name for each in measures for name in each.variables)])]
         records = people_of(data, names, most=None) if people else select(data.households, names)
         tables = [
-            PublishedTable(title=each.title, by=records.select(each.variables), noise=float(each.cell.variance) ** 0.5)
+            PublishedTable(title=each.title, by=records.select(each.variables), noise=each.deviation)
             for each in measures
         ]
         values = records[added_up.column].cast(pl.Int64).to_numpy()
@@ -241,30 +236,22 @@ def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap
 
 def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written) -> list[Check]:
     """Compare the written tables; what a swap before made must be a swap of the input."""
-    _check_swapped(mechanism, data, release.internal["counted"])
+    if (swapped := mechanism.swapped) is not None:  # no more than it exchanges: match x swap, and all that is held
+        file = release.internal["counted"]
+        held = [name for name in file.households.columns if name not in swapped.of]
+        for names in ([*swapped.within, *swapped.of], held):
+            before, after = (each.households.group_by(names).len("__records").sort(names) for each in (data, file))
+            if not before.equals(after, null_equal=True):
+                raise failed(f"the table {' x '.join(names)} of the swapped file differs from the input")
     return TableMechanism.verify(mechanism, data, plan, release, written)
-
-
-def _check_swapped(mechanism: NoisyTables, data: Microdata, file: Microdata) -> None:
-    """Raise if a swap before the tables changed more than it exchanges: match x swap, and everything that is held."""
-    swapped = mechanism.swapped
-    if swapped is None:
-        return
-    held = [name for name in file.households.columns if name not in swapped.of]
-    for names in ([*swapped.within, *swapped.of], held):
-        before, after = (each.households.group_by(names).len("__records").sort(names) for each in (data, file))
-        if not before.equals(after, null_equal=True):
-            raise failed(f"the table {' x '.join(names)} of the swapped file differs from the input")
 
 
 def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
     """Compare what is published exactly with the input, counted again."""
-    if not [*mechanism.exact_titles()]:
+    if not mechanism.exact_margins:
         return []
-    kept = mechanism.kept(data, plan)
-    for _ in written.parts(
-        "invariants", [kept], kind="side", wrong="invariants, as written, are not those of the input"
-    ):
+    kept, wrong = mechanism.kept(data, plan), "invariants, as written, are not those of the input"
+    for _ in written.parts("invariants", [kept], kind="side", wrong=wrong):
         pass
     return [Check(what="what is kept, counted again", cells=kept.height)]
 
@@ -298,9 +285,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
         found.problems += error.problems
         return
     audit_promise(partial(mechanism.specification, measures), bundle, found)
-    keys = {
-        each.title: _key(each.variables, f"public/{file_of(each)}.csv" if each.added_up else "") for each in measures
-    }
+    keys = {each.title: _key(each.variables, f"public/{each.file}.csv" if each.added_up else "") for each in measures}
     if {*tables} != {*keys.values()}:
         found.bad("the tables are not those of the plan", where="public/tables")
         return
@@ -371,10 +356,9 @@ def _audit_kept(
     found: Findings,
 ) -> None:
     """Compare what is published exactly with the settings, and with the tables whose noise keeps it."""
-    if [*mechanism.exact_titles()] and bundle.invariants is not None:
-        columns = {"table", "count", *(name for _, by in mechanism.exact_titles() for name in by)}
-        titles = {title for title, _ in mechanism.exact_titles()}
-        if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != titles:
+    if (exact := mechanism.exact_margins) and bundle.invariants is not None:
+        columns = {"table", "count", *(name for by in exact.values() for name in by)}
+        if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != {*exact}:
             found.bad("it is not what the specification fixes", where="public/invariants.parquet")
             return
     inside = [each for each in measures if each.kept]
@@ -453,7 +437,7 @@ def audit_universes(mechanism: NoisyTables) -> list[list[Hashable]]:
         most = 3 if len(mechanism.wanted) == 1 else 2
         return [[*combinations_with_replacement([*product(_HOLD, _SWAP)], n)] for n in range(1, most + 1)]
     variables, _, records = _units(mechanism)
-    kept = [[variables.index(name) for name in by] for _, by in mechanism.kept_titles()]
+    kept = [[variables.index(name) for name in by] for by in mechanism.margins.values()]
     found = []
     for count in (1, 2, 3):
         files_of = [*combinations_with_replacement(records, count)]

@@ -19,10 +19,9 @@ from stirred.mechanisms.protocol import Exchange, Names, PublicFile, Rate, Relea
 from stirred.mechanisms.tables.engine import (
     STAYS_INSIDE,
     UNSTATED,
-    as_tables,
+    TableMechanism,
     audit_cells,
     audit_records,
-    require_tables,
     stated_mechanism,
 )
 from stirred.mechanisms.tables.noise import checks
@@ -66,8 +65,8 @@ class NoisySwap(NoisyTables):
     ``noise_epsilon`` is what the noise alone loses. Tables that cross swapped with held variables lose it twice, and
     all cells have the same noise. Where no table does, nothing that is published was swapped: this is the noise alone.
 
-    >>> settings = NoisySwapSettings(match=["size"], swap=["county"], rate="1/10", noise_epsilon=1)
-    >>> tables = NoisySwap.of_settings(settings, tables=[["county", "tenure"], ["county"]])
+    >>> roles = {"match": ["size"], "swap": ["county"]}
+    >>> tables = NoisySwap(**roles, rate="1/10", noise_epsilon=1, tables=[["county", "tenure"], ["county"]])
     >>> tables.epsilon, tables.after["match"]
     ('3/2', ['size'])
     """
@@ -82,19 +81,22 @@ class NoisySwap(NoisyTables):
         "choose noise_epsilon: half of the loss you want, where tables cross swapped with held variables",
     )
 
-    def __init__(self, settings: Settings | None = None, *, stated: NoisySwapSettings | None, **given: Any) -> None:
-        object.__setattr__(self, "stated", stated)
-        super().__init__(settings, **given)
+    stated: NoisySwapSettings
 
     def with_settings(self, **changed: Any) -> Self:
-        return super().with_settings(**{"stated": self.stated, **changed})
+        return super().with_settings(**{"settings": self.stated, **changed})
 
-    @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        assert isinstance(settings, NoisySwapSettings)
-        require_tables(given := others.get("tables"))
-        tables = as_tables(given or ())
-        noise = _rational(loss(settings.noise_epsilon, where="noise_epsilon", finite=True))
+    def check_settings(self) -> None:
+        """Take the settings of noisy tables that the earlier ones amount to, and check these."""
+        settings, tables = self.settings, self.tables
+        TableMechanism.check_settings(self)
+        given = loss(settings.noise_epsilon, where="noise_epsilon", finite=True)
+        if given.is_infinite or given <= ZERO:
+            what = f"noise of loss {given.shown()} hides {'nothing' if given.is_infinite else 'everything'}"
+            raise bad_plan(what, where="noise_epsilon", remedy="write a loss above 0 and not infinite")
+        # A fraction: itself, or less by at most a billionth.
+        least = Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
+        noise = given.rational if given.is_rational else least
         swap: dict[str, Any] = {}
         if crossing := settings.crossing(tables):
             own = {key: getattr(settings, key) for key in ("match", "swap", "hold", "rate", "rates")}
@@ -104,12 +106,14 @@ class NoisySwap(NoisyTables):
         meant = NoisyTablesSettings(
             noise="laplace", epsilon=epsilon, unit=settings.unit, settings_from=settings.settings_from, **swap
         )
-        return cls(meant, stated=settings, **{**others, "tables": tables})
+        object.__setattr__(self, "stated", settings)
+        object.__setattr__(self, "settings", meant)
+        NoisyTables.check_settings(self)
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
         if plan is not None:
             return NoisyTables.files(self, released, data, plan)
-        match = () if self.stated is None else tuple(self.stated.match)
+        match = tuple(self.stated.match)
         return [
             PublicFile(name="invariants", kind="side", columns=("table", *match, "count"), words=""),
             PublicFile(name="strata", kind="side", columns=(*match, *_STRATA), words=""),
@@ -128,16 +132,6 @@ class NoisySwap(NoisyTables):
             return
         tables = [by for _, _, _, by in bundle.tables()]
         _audit(getattr(stated_mechanism(cls, bundle, tables), "stated", None), tables, bundle, found)
-
-
-def _rational(given: Exact) -> Fraction:
-    """Return a loss as a fraction: itself, or less by at most a billionth."""
-    if given.is_infinite or given <= ZERO:
-        what = f"noise of loss {given.shown()} hides {'nothing' if given.is_infinite else 'everything'}"
-        raise bad_plan(what, where="noise_epsilon", remedy="write a loss above 0 and not infinite")
-    if given.is_rational:
-        return given.rational
-    return Fraction(math.floor(Fraction(given.enclose(40).low) * 10**9), 10**9)
 
 
 def _audit(settings: NoisySwapSettings | None, tables: Any, bundle: BundleFiles, found: Findings) -> None:

@@ -8,6 +8,7 @@ square of the distance D_NoR).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,6 +32,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.shift_law import DiscreteGaussian
 
 _DIGITS: Final = 4  # of a loss that is solved for: it is at most a thousandth larger than it must be
 _FAR: Final = 12  # decades in which it is looked for
@@ -92,6 +94,33 @@ class Measure(Query):
         return not self.of_persons and self.added_up is None
 
     @property
+    def file(self) -> str:
+        """Return the name under which a release has it: its title, or for a sum the name of its file."""
+        if self.added_up is None:
+            return self.title
+        return "tables/" + re.sub(r"[^\w]+", "-", self.title.lower()).strip("-")
+
+    @property
+    def in_bounds(self) -> str:
+        """Say of a sum what is added up: noise covers bounded values only. Of counts nothing is said."""
+        if self.added_up is None:
+            return ""
+        low, high = self.added_up.low, self.added_up.high
+        return f"values beyond {low:,} to {high:,} are counted as the nearer bound, and the interval is for that sum"
+
+    @property
+    def noise_in_words(self) -> str:
+        """Return the law of its noise, with its exact parameter, and what it keeps."""
+        noise = self.noise
+        words = (
+            f"discrete Gaussian noise of variance parameter {noise.variance}"
+            if isinstance(noise, DiscreteGaussian)
+            else f"discrete Laplace noise, loss {noise.loss} for each unit"
+        )
+        kept = [" x ".join(sorted(each)) or "the total" for each in self.kept]
+        return f"{words}, conditioned on keeping {' and '.join(kept)}" if kept else words
+
+    @property
     def cells(self) -> int:
         return math.prod(self.sizes)
 
@@ -105,13 +134,12 @@ class Measure(Query):
         return tuple(math.prod(n for name, n in inside.items() if name not in kept) for kept in self.kept)
 
     @property
-    def loss_alone(self) -> Fraction:
-        """Return what its noise would lose without the swap before it."""
-        return self.loss / 2 if self.doubled else self.loss
-
-    @property
     def cell(self) -> CellLaw:
         return CellLaw(self.noise, self.shape)
+
+    @property
+    def deviation(self) -> float:
+        return float(self.cell.variance) ** 0.5
 
     @property
     def purpose(self) -> str:
@@ -381,13 +409,6 @@ def tabulated(
     found = records.group_by(names).agg(number.alias("__number"))
     joined = cells.join(found, on=names, how="left", nulls_equal=True, maintain_order="left")
     return joined["__number"].fill_null(0).to_numpy()
-
-
-def column_of(data: Microdata, name: str) -> pl.Series:
-    """Return a column of the records or, where they do not have it, of their persons."""
-    if name in data.households.columns or data.persons is None:
-        return data.households[name]
-    return data.persons[name]
 
 
 # ---- tables that agree ----------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -14,20 +15,14 @@ from pydantic import Field
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.protocol import (
-    Exchange,
-    ExpectedError,
-    Names,
-    Progress,
-    Rate,
-    Settings,
-    confidence_of,
-)
+from stirred.mechanisms.protocol import Exchange, ExpectedError, Names, Progress, Rate, Settings, Table
 from stirred.mechanisms.tables.engine import (
+    COMPOSED,
+    LAPLACE,
+    UNPUBLISHED,
     AnyFrame,
     TableMechanism,
     declared_cells,
-    declared_columns,
     with_numbers,
 )
 from stirred.mechanisms.tables.noise import checks, pages
@@ -37,7 +32,6 @@ from stirred.mechanisms.tables.noise.measures import (
     Sum,
     budgeted,
     changes,
-    column_of,
     keeping,
     people_of,
     table_key,
@@ -130,14 +124,10 @@ ALONE: Final = (
 ASSUMPTIONS: Final = (
     ALONE,
     "the tables, their values, bounds and budgets were fixed beforehand, not read off the file",
-    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
-    ONE_RUN.words,
-    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+    *UNPUBLISHED,
     "a later release chosen after seeing this one keeps its own budget whatever this one shows",
 )
 GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the 2020 US Census"
-LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
-COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 AFTER: Final = "R15, noise after a swap (docs/theory/swapping-family.md)"
 BEFORE: Final = (
     "the records that {title} drew for these tables stay inside, and nothing else is published of this draw; its rates "
@@ -179,7 +169,6 @@ class NoisyTables(TableMechanism):
     title: ClassVar[str] = "noisy tables"
     settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
     table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
-    otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
 
     def check_settings(self) -> None:
         if problems := [*checks.settings_problems(self)]:
@@ -203,12 +192,7 @@ class NoisyTables(TableMechanism):
         return "rho" if self.gaussian else "epsilon"
 
     @property
-    def sure(self) -> Fraction:
-        return confidence_of(self.confidence, where="confidence")
-
-    @property
     def total(self) -> Fraction | None:
-        """Return the loss of all tables together, where it is stated."""
         given = self.rho if self.gaussian else self.epsilon
         return None if given is None else finite_loss(given, where=self.letter)
 
@@ -251,7 +235,7 @@ class NoisyTables(TableMechanism):
 
     @property
     def declared_columns(self) -> Sequence[str]:
-        kept = [by for _, by in self.kept_titles()] if self.swapped is None else []
+        kept = self.margins.values() if self.swapped is None else ()
         return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
 
     @property
@@ -276,8 +260,7 @@ class NoisyTables(TableMechanism):
 
     def draft(self, data: Microdata, *, doubts: bool) -> NoisePlan:
         names = self.declared_columns
-        columns = {name: column_of(data, name) for name in names}
-        declared = declared_columns(names, self.values, columns, otherwise=self.otherwise)
+        declared = self.declared(data, names)
         of_persons = data.person_variables
         measures = self.measures(of_persons=of_persons, sizes={name: len(own) for name, own in declared.items()})
         for each in measures:
@@ -286,7 +269,7 @@ class NoisyTables(TableMechanism):
                 checks.check_draw(each, values=data.households.height * (self.persons or 1))
                 each.cell.half_width(self.sure)
         cells = {each.title: declared_cells(each.variables, declared) for each in measures}
-        exact = [*dict.fromkeys(name for _, by in self.exact_titles() for name in by)]
+        exact = {name for by in self.exact_margins.values() for name in by}
         used = [*dict.fromkeys([*names, *(each.column for each in self.sums), *self.coded_columns])]
         shown = {
             "households": [name for name in data.households.columns if name in (*names, *exact)],
@@ -299,7 +282,12 @@ class NoisyTables(TableMechanism):
             post_imputation=after_imputation(data.stage, data.post_imputation),
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
-        kept = {title: self._exact_cells(by, declared, data) for title, by in self.exact_titles()}
+        kept = {}
+        for title, by in self.exact_margins.items():
+            if self.swapped is None:
+                kept[title] = declared_cells(by, declared)
+            else:  # strata: those that occur, which is fixed
+                kept[title] = data.households.select(by).unique().sort(by) if by else pl.DataFrame()
         return NoisePlan(
             specification=specification,
             measures=measures,
@@ -308,24 +296,16 @@ class NoisyTables(TableMechanism):
             dropped=columns_beside(data, used),
         )
 
-    def _exact_cells(self, by: Sequence[str], declared: Mapping[str, pl.Series], data: Microdata) -> pl.DataFrame:
-        """Return the cells of what is published exactly: of strata those that occur, which is fixed."""
-        if self.swapped is None:
-            return declared_cells(by, declared)
-        return data.households.select(by).unique().sort(by) if by else pl.DataFrame()
+    @property
+    def margins(self) -> dict[str, tuple[str, ...]]:
+        """Return the margins that are held fixed, by their names: of a swap before the sizes of the strata."""
+        found = keeping(self.keep) if self.swapped is None else (frozenset(self.swapped.within),)
+        return {" x ".join(sorted(margin)) or "total": tuple(sorted(margin)) for margin in found}
 
-    def kept_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the margins that are published exactly, with their names: of a swap before the sizes of the strata."""
-        margins = keeping(self.keep) if self.swapped is None else (frozenset(self.swapped.within),)
-        for margin in margins:
-            yield " x ".join(sorted(margin)) or "total", tuple(sorted(margin))
-
-    def exact_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield what is in ``invariants``: the margins, or where tables must agree with it the number of records."""
-        kept = [*self.kept_titles()]
-        yield from kept
-        if self.consistent and not self.keep and ("total", ()) not in kept:
-            yield "total", ()
+    @property
+    def exact_margins(self) -> dict[str, tuple[str, ...]]:
+        """Return what is in ``invariants``: the margins, and where tables must agree with it the number of records."""
+        return {**self.margins, **({"total": ()} if self.consistent and not self.keep else {})}
 
     def specification(
         self,
@@ -338,39 +318,27 @@ class NoisyTables(TableMechanism):
     ) -> Specification:
         """Return the promise: bounded neighbours, and the margins that are kept as invariants."""
         kept = keeping(self.keep)
-        alone = len(kept) == 2 and {*columns} <= kept[0] | kept[1]
-        because = "both margins are fixed, so no record can change alone"
-        parts = ", ".join(sorted(f"{each.title}: {self.letter} {each.loss}" for each in measures))
-        formula = "squared changes/(2 variance parameter)" if self.gaussian else "changes x loss of a unit"
-        policy = Derived(
-            formula=f"the sum over tables of {formula}: {parts}", value=exact(sum(e.loss for e in measures))
+        fixed = Multiverse(invariants=tuple(Margin(of=self.unit, variables=by) for by in self.margins.values()))
+        if len(kept) == 2 and {*columns} <= kept[0] | kept[1]:
+            fixed = replace(fixed, nearest=2, nearest_because="both margins are fixed, so no record can change alone")
+        persons = ("person",) if any(name.startswith("person ") for name in columns) else ()
+        flavor = Flavor(
+            domain=Domain.of_file(name, stage=stage, record_types=(self.unit, *persons), columns=tuple(columns)),
+            multiverse=fixed,
+            input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
+            output_premetric=ZCDP if self.gaussian else PURE,
         )
+        parts = ", ".join(sorted(f"{each.title}: {self.letter} {each.loss}" for each in measures))
+        changed = "squared changes/(2 variance parameter)" if self.gaussian else "changes x loss of a unit"
+        spent = exact(sum(each.loss for each in measures))
+        before = () if self.inner is None else (BEFORE.format(title=self.inner.title),)
+        inside, after = (INSIDE,) if kept else (), (AFTER,) if before else ()
         return Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    name,
-                    stage=stage,
-                    record_types=(self.unit, "person")
-                    if any(c.startswith("person ") for c in columns)
-                    else (self.unit,),
-                    columns=tuple(columns),
-                ),
-                multiverse=Multiverse(
-                    invariants=tuple(Margin(of=self.unit, variables=by) for _, by in self.kept_titles()),
-                    **({"nearest": 2, "nearest_because": because} if alone else {}),  # type: ignore[arg-type]
-                ),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
-                output_premetric=ZCDP if self.gaussian else PURE,
-            ),
-            budget=Budget(policy=policy),
-            assumptions=(*ASSUMPTIONS, *(() if self.inner is None else (BEFORE.format(title=self.inner.title),))),
+            flavor=flavor,
+            budget=Budget(policy=Derived(formula=f"the sum over tables of {changed}: {parts}", value=spent)),
+            assumptions=(*ASSUMPTIONS, *before),
             relies_on=(ONE_RUN,),
-            theorem=(
-                GAUSSIAN if self.gaussian else LAPLACE,
-                COMPOSED,
-                *((INSIDE,) if kept else ()),
-                *(() if self.inner is None else (AFTER,)),
-            ),
+            theorem=(GAUSSIAN if self.gaussian else LAPLACE, COMPOSED, *inside, *after),
             settings_from=self.settings_from,
             alone=(ALONE,),
         )
@@ -391,10 +359,10 @@ class NoisyTables(TableMechanism):
         return {title: {"cut": cut} for title, cut in self.counted(data, plan, cut=True).items()}
 
     def file_of(self, plan: NoisePlan, title: str) -> str:
-        return next(pages.file_of(each) for each in plan.measures if each.title == title)
+        return next(each.file for each in plan.measures if each.title == title)
 
     def published_exactly(self, data: Microdata, plan: NoisePlan) -> dict[str, pl.DataFrame]:
-        return {"invariants": self.kept(data, plan)} if [*self.exact_titles()] else {}
+        return {"invariants": self.kept(data, plan)} if self.exact_margins else {}
 
     def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
         """Return the true numbers of every table, of the persons that count; or of sums how many values were cut."""
@@ -408,7 +376,7 @@ class NoisyTables(TableMechanism):
     def kept(self, data: Microdata, plan: NoisePlan) -> pl.DataFrame:
         """Return the counts that are published exactly, one table below the other."""
         frames = []
-        for title, by in self.exact_titles():
+        for title, by in self.exact_margins.items():
             margin = Measure(title=title, variables=by, sizes=(), one=0, square=0, gaussian=True)
             counts = tabulated(margin, plan.cells[title], data.households)
             own = with_numbers(plan.cells[title], {"count": counts})
@@ -426,7 +394,6 @@ class NoisyTables(TableMechanism):
     check = checks.check
     doubts = checks.doubts
     files = pages.noisy_files
-    table_in_words = pages.table_in_words
     reading_tables = pages.reading
     sections = pages.sections
     typical_errors = pages.typical_errors
@@ -437,6 +404,10 @@ class NoisyTables(TableMechanism):
     law = checks.law
     audit_universes = checks.audit_universes
     audit_specification = checks.audit_specification
+
+    def table_in_words(self, table: Table, data: Microdata, plan: NoisePlan) -> str:
+        measure = next(each for each in plan.measures if each.title == table.title)
+        return f"{'after a swap, ' * measure.doubled}with noise, ±{plan.width(measure):,} with {plan.percent}"
 
     @property
     def no_closed_form(self) -> str:
@@ -454,8 +425,7 @@ class NoisyTables(TableMechanism):
         data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
         of_persons = {name for each in self.wanted for name in each.columns} - {*data.households.columns}
         measure = next(m for m in self.measures(of_persons=of_persons) if m.variables == tuple(variables))
-        columns = {name: column_of(data, name) for name in variables}
-        cells = declared_cells(variables, declared_columns(variables, self.values, columns))
+        cells = declared_cells(variables, self.declared(data, variables))
         files = [data.households] * 2
         if people is not None:
             files = [people_of(data, variables, most=most) for most in (None, self.persons)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +13,13 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Table, Typical
+from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Typical
 from stirred.mechanisms.tables.engine import TablePlan, with_numbers
 from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
 from stirred.spec.exact import exact
-from stirred.spec.shift_law import DiscreteGaussian
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables
-
-RELATION = "for one changed {unit} (bounded neighbours, {premetric})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -34,13 +30,19 @@ class NoisePlan(TablePlan):
     releases: Mapping[str, Sequence[str]]
 
     @property
-    def confidence(self) -> Fraction:
-        return cast(Fraction, self.mechanism.sure)
+    def percent(self) -> str:
+        return f"{float(100 * self.mechanism.sure):g}%"
+
+    def width(self, measure: Measure) -> int:
+        """Return the half-width of the interval of each cell."""
+        return measure.cell.half_width(self.mechanism.sure)
 
     @property
     def alone(self) -> Fraction | None:
         """Return what the same noise would lose without the swap before it."""
-        return None if self.mechanism.inner is None else sum((e.loss_alone for e in self.measures), Fraction(0))
+        if self.mechanism.inner is None:
+            return None
+        return sum((each.loss / 2 if each.doubled else each.loss for each in self.measures), Fraction(0))
 
     @property
     def after(self) -> str:
@@ -48,22 +50,16 @@ class NoisePlan(TablePlan):
 
     @property
     def disturbed(self) -> str:
-        told = f"every cell of {number(len(self.measures), 'table')} gets noise ({self.widths})"
-        cut = [f"of {each.title} {bounds_in_words(each)}" for each in self.measures if each.added_up is not None]
-        return "; ".join([told, *cut, "no records are published"])
-
-    @property
-    def widths(self) -> str:
-        """Say how far off a cell of each table may be."""
-        told = [f"{each.title} ±{each.cell.half_width(self.confidence):,}" for each in self.measures[:4]]
-        more = [f"{len(self.measures) - 4} more"] if len(self.measures) > 4 else []
-        return f"{', '.join([*told, *more])} with {float(100 * self.confidence):g}%"
+        widths = [f"{each.title} ±{self.width(each):,}" for each in self.measures[:4]]
+        widths += [f"{len(self.measures) - 4} more"] if len(self.measures) > 4 else []
+        noise = f"every cell of {number(len(self.measures), 'table')} gets noise ({', '.join(widths)} with "
+        cut = [f"of {each.title} {each.in_bounds}" for each in self.measures if each.in_bounds]
+        return "; ".join([f"{noise}{self.percent})", *cut, "no records are published"])
 
     @property
     def relation(self) -> str:
-        """Say which neighbours every loss is about."""
         premetric = self.specification.input_premetric
-        return RELATION.format(unit=premetric.unit, premetric=premetric.symbol)
+        return f"for one changed {premetric.unit} (bounded neighbours, {premetric.symbol})"
 
     @property
     def why_this_number(self) -> str:
@@ -92,44 +88,24 @@ class NoisePlan(TablePlan):
         letter = self.specification.output_premetric.parameter.removesuffix("2")
         found = []
         for each in self.measures:
-            width, deviation = each.cell.half_width(self.confidence), float(each.cell.variance) ** 0.5
             values: dict[str, Any] = {
-                "table": each.title, "cells": each.cells, letter: str(each.loss), "noise": noise_in_words(each),
-                "variance": float(each.cell.variance), "half_width": width,
+                "table": each.title, "cells": each.cells, letter: str(each.loss), "noise": each.noise_in_words,
+                "variance": float(each.cell.variance), "half_width": self.width(each),
                 "sensitivity_l1": each.one, "sensitivity_squared": each.square,
             }  # fmt: skip
             if each.added_up is not None:
                 values["bounds"] = [each.added_up.low, each.added_up.high]
             loss = f"{letter} {exact(each.loss).shown()} {self.relation}"
-            told = f"{each.cells:,} cells, {noise_in_words(each)}, standard deviation {deviation:.4g}"
-            cut = "" if each.added_up is None else f"; {bounds_in_words(each)}"
-            found.append((f"{each.title}: {told}, {loss}{cut}", values))
+            noise = f"{each.cells:,} cells, {each.noise_in_words}, standard deviation {each.deviation:.4g}"
+            cut = f"; {each.in_bounds}" if each.in_bounds else ""
+            found.append((f"{each.title}: {noise}, {loss}{cut}", values))
         tables = [values for _, values in found]
         return (
             *(Fact(label="noise", sentence=sentence) for sentence, _ in found),
-            Fact(values={"noisy_tables": tables, "confidence": str(self.confidence)}),
+            Fact(values={"noisy_tables": tables, "confidence": str(self.mechanism.sure)}),
             *([] if self.alone is None else [Fact(values={"noise_alone": str(self.alone)})]),
             *([Fact(label="after", sentence=self.after)] if self.after else []),
         )
-
-
-def bounds_in_words(measure: Measure) -> str:
-    """Say of a sum what is added up: noise covers bounded values only."""
-    assert measure.added_up is not None
-    low, high = measure.added_up.low, measure.added_up.high
-    return f"values beyond {low:,} to {high:,} are counted as the nearer bound, and the interval is for that sum"
-
-
-def noise_in_words(measure: Measure) -> str:
-    """Return the law of a table's noise, with its exact parameter, and what it keeps."""
-    noise = measure.cell.noise
-    words = (
-        f"discrete Gaussian noise of variance parameter {noise.variance}"
-        if isinstance(noise, DiscreteGaussian)
-        else f"discrete Laplace noise, loss {noise.loss} for each unit"
-    )
-    kept = [" x ".join(sorted(each)) or "the total" for each in measure.kept]
-    return f"{words}, conditioned on keeping {' and '.join(kept)}" if kept else words
 
 
 # Releases of earlier versions have intervals of consistent numbers, which do not cover as often as they say.
@@ -189,40 +165,25 @@ def _published(
     return with_numbers(cells[each.title], columns)
 
 
-def file_of(measure: Measure) -> str:
-    """Return the name under which a release has a table: its title, or for a sum the name of its file."""
-    if measure.added_up is None:
-        return measure.title
-    slug = re.sub(r"[^\w]+", "-", measure.title.lower()).strip("-")
-    return f"tables/{slug}"
-
-
 def noisy_files(
     mechanism: NoisyTables, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
 ) -> list[PublicFile]:
     """Return the sums of a plan, and the table of what is published exactly. No record."""
     found = [
         PublicFile(
-            name=file_of(each),
+            name=each.file,
             kind="table",
             columns=(*each.variables, *COLUMNS),
-            words=f"{each.title}, with noise; {bounds_in_words(each)}",
+            words=f"{each.title}, with noise; {each.in_bounds}",
         )
         for each in (() if plan is None else plan.measures)
         if each.added_up is not None
     ]
-    if exact := [*mechanism.exact_titles()]:
+    if exact := mechanism.exact_margins.values():
         words = "the counts that are published exactly"
-        columns = ("table", *dict.fromkeys(name for _, by in exact for name in by), "count")
+        columns = ("table", *dict.fromkeys(name for by in exact for name in by), "count")
         found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
     return found
-
-
-def table_in_words(mechanism: NoisyTables, table: Table, data: Microdata, plan: NoisePlan) -> str:
-    """Say how far off a table may be."""
-    measure = next(each for each in plan.measures if each.title == table.title)
-    swapped = "after a swap, " if measure.doubled else ""
-    return f"{swapped}with noise, ±{measure.cell.half_width(plan.confidence):,} with {float(100 * plan.confidence):g}%"
 
 
 def after_in_words(mechanism: NoisyTables) -> str:
@@ -249,10 +210,9 @@ def after_in_words(mechanism: NoisyTables) -> str:
 
 def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
     """Return what a reader of the tables must know, from public facts alone."""
-    percent = f"{float(100 * plan.confidence):g}%"
     exact = mechanism.keep or mechanism.inner is not None
     lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if exact else []
-    sums = [each for each in plan.measures if each.added_up is not None]
+    sums = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
     bounded = " (of a sum: that of the bounded values)" if sums else ""
     if mechanism.inner is not None:
         lines.append(
@@ -261,9 +221,9 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
         )
     lines += [
         f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; `variance` "
-        f"is the variance of the noise. From `low` to `high` is an interval of {percent} by the exact law of "
+        f"is the variance of the noise. From `low` to `high` is an interval of {plan.percent} by the exact law of "
         f"the noise: at least so often the true number{bounded} lies in it.",
-        *(f"Of {each.title} {bounds_in_words(each)}." for each in sums),
+        *sums,
         "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average as "
         "the numbers stand; cutting at 0 first would make them too large.",
     ]
@@ -282,7 +242,7 @@ def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[s
     """
     return [
         Typical(
-            table=each.title, cells=each.cells, error=float(each.cell.variance) ** 0.5,
+            table=each.title, cells=each.cells, error=each.deviation,
             within=each.cell.half_width(Fraction(9, 10)), at_least=not each.of_records or each.doubled,
         )
         for each in sorted(plan.measures, key=lambda each: -each.cells)
@@ -292,13 +252,12 @@ def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[s
 def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
     """Return the sections on noise and intervals by size of a count, and on the bias of what was done afterwards."""
     letter = plan.specification.output_premetric.parameter.removesuffix("2")
-    widths = {each.title: each.cell.half_width(plan.confidence) for each in plan.measures}
-    header = ("table", "cells", "noise", letter, "standard deviation", f"{float(100 * plan.confidence):g}% interval")
+    widths = {each.title: plan.width(each) for each in plan.measures}
+    header = ("table", "cells", "noise", letter, "standard deviation", f"{plan.percent} interval")
     rows = tuple(
-        (m.title, m.cells, noise_in_words(m), exact(m.loss).shown(), f"{float(m.cell.variance) ** 0.5:.4g}",
-         f"±{widths[m.title]:,}")
+        (m.title, m.cells, m.noise_in_words, exact(m.loss).shown(), f"{m.deviation:.4g}", f"±{widths[m.title]:,}")
         for m in plan.measures
-    )  # fmt: skip
+    )
     sizes = [size for size in _SIZES if size]
     relative = Grid(
         header=("table", *(f"count of {size:,}" for size in sizes)),
@@ -308,7 +267,7 @@ def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
     also = [plan.also_promised] if plan.also_promised else []
     grid = Grid(header=header, rows=rows)
     noise: tuple[Block, ...] = (mechanism.in_words, told, *also, grid, "Half-width of the interval, by the true count:")
-    cut = [f"Of {each.title} {bounds_in_words(each)}." for each in plan.measures if each.added_up is not None]
+    cut = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
     found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
     if mechanism.nonnegative:
         counts = [each for each in plan.measures if each.added_up is None]

@@ -10,12 +10,12 @@ record can be in: what a record that comes or goes can change.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from io import BytesIO
-from itertools import combinations_with_replacement
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -92,20 +92,16 @@ class Iterations:
         >>> Iterations.of(pl.DataFrame(rows, schema=list(_COLUMNS), orient="row"), where="").stability(8)
         9
         """
-        return max(self._stability(own, races) for own in self._domains())
-
-    def _domains(self) -> Iterator[pl.DataFrame]:
-        for level in self.table["level"].unique():
-            for coarse in (False, True):
-                yield self.of_level(level, coarse=coarse)
-
-    def _stability(self, own: pl.DataFrame, races: int) -> int:
-        by_kind = {kind: own.filter(pl.col("kind") == kind) for kind in (ALONE, COMBINATION, ETHNICITY)}
-        most = {k: int(f.explode("codes")["codes"].value_counts()["count"].max() or 0) for k, f in by_kind.items()}  # type: ignore[arg-type]
-        sets = [sorted(tuple(sorted(codes)) for codes in by_kind[kind]["codes"]) for kind in (ALONE, COMBINATION)]
-        paired = sets[0] == sets[1]
-        of_race = max(2, races) * most[ALONE] if paired else most[ALONE] + races * most[COMBINATION]
-        return of_race + most[ETHNICITY]
+        found = 0
+        for level, coarse in product(self.table["level"].unique(), (False, True)):
+            own = self.of_level(level, coarse=coarse)
+            by_kind = {kind: own.filter(pl.col("kind") == kind) for kind in (ALONE, COMBINATION, ETHNICITY)}
+            most = {k: int(f.explode("codes")["codes"].value_counts()["count"].max() or 0) for k, f in by_kind.items()}  # type: ignore[arg-type]
+            sets = [sorted(tuple(sorted(codes)) for codes in by_kind[kind]["codes"]) for kind in (ALONE, COMBINATION)]
+            paired = sets[0] == sets[1]
+            of_race = max(2, races) * most[ALONE] if paired else most[ALONE] + races * most[COMBINATION]
+            found = max(found, of_race + most[ETHNICITY])
+        return found
 
     def members(self, kinds: pl.DataFrame, level: int, *, coarse: bool) -> Members:
         """Return who is in what: ``kinds`` has a row for each kind of record, its codes in ``races``, and ethnicity."""
@@ -168,12 +164,6 @@ class CellLevel:
     measured: int
     labels: pl.DataFrame
     sums: Ints  # measured x rows, of 0 and 1
-
-    @property
-    def added(self) -> Ints:
-        """Return how many measured cells each row adds up."""
-        added: Ints = self.sums.sum(axis=0)
-        return added
 
 
 def age_by_sex(edges: Sequence[Sequence[int]], *, sexes: int, top: int, names: Sequence[str]) -> list[CellLevel]:
@@ -377,7 +367,6 @@ class SafeTab(Tabulator):
 
     @property
     def groups(self) -> Iterations:
-        """Return the iterations."""
         table = self.iterations
         if table.frame is None and "." in table.file:  # a bundle keeps its checksum alone
             raise bad_plan("the table was not read", where=f"iterations {table.file}", remedy="read the plan again")
@@ -479,7 +468,8 @@ class SafeTab(Tabulator):
     def counter(self, records: GroupRecords, part: BudgetPart) -> Counter:
         """Return who counts the groups of one part."""
         region = self.regions[part.region]
-        return Counter.of(records, region.column, level=part.level, coarse=region.coarse)
+        # In coarse regions iterations that are for the nation and states alone are left out.
+        return Counter.of(records, region.column, level=part.level, coarse=region.iterations == "coarse")
 
     def joined(self, name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the parts of a public table, and the true counts, in the order of the groups."""
@@ -489,7 +479,7 @@ class SafeTab(Tabulator):
 
     # ---- small files, for audits
 
-    def _examples(self) -> list[tuple[Any, ...]]:
+    def examples(self) -> list[tuple[Any, ...]]:
         """Return records that differ in all that matters: most groups, other groups, the same and another cell."""
         blocks = self.block_table()[self.block]
         race, ethnic = (
@@ -507,11 +497,6 @@ class SafeTab(Tabulator):
             (here, tuple(first), *one, *fine[1]),
             (there, tuple(race[:1]), "", *fine[0]),
         ]
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        rows = self._examples()
-        sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
-        return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]] if self.promise == "add-remove" else sizes[1:]
 
     @property
     @abstractmethod
@@ -534,4 +519,4 @@ def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, 
     )
     counts = {"count": (noisy @ level.sums).ravel(), "true": (true @ level.sums).ravel()}
     table = table.with_columns(pl.Series(name, values) for name, values in counts.items())
-    return with_intervals(table, [query], cells=np.tile(level.added, groups.height))
+    return with_intervals(table, [query], cells=np.tile(level.sums.sum(axis=0), groups.height))

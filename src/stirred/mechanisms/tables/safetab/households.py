@@ -24,11 +24,7 @@ from stirred.mechanisms.tables.safetab.groups import (
     from_cells,
     table_rows,
 )
-from stirred.mechanisms.tables.tabulator import (
-    BudgetFile,
-    BudgetPart,
-    GroupsBudget,
-)
+from stirred.mechanisms.tables.tabulator import BudgetFile, BudgetPart, GroupsBudget
 from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
