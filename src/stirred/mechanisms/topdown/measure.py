@@ -33,7 +33,6 @@ from stirred.mechanisms.topdown.rules import (
     agreement,
     broken,
     by_facilities,
-    contradictions,
     disagreements,
     totals,
     zeros,
@@ -179,7 +178,6 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
             rules.insert(0, totals(counts, schema, depths))
         if design.settings.facilities is not None and not of_units:
             rules += collected(problems, partial(_facility_rules, design, data, spine)) or ()
-        problems += contradictions(schema, rules, spine)
         problems += broken(counts, schema, rules, spine, unit=kind.unit)
         earlier = collected(problems, partial(agreement, own, schema, spine))
         if earlier is not None:
