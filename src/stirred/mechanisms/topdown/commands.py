@@ -87,7 +87,7 @@ class PublishedOptions(BaseModel):
     )
     schema_: str = Field(default="", description=_SCHEMA_HELP)
 
-    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
+    def opened(self) -> PublishedMeasurements:
         """Return the measurements, with what is known beside them."""
         return open_given(
             self.measurements,
@@ -95,7 +95,6 @@ class PublishedOptions(BaseModel):
             constraints=self.constraints,
             totals=self.totals,
             spine=self.spine,
-            mentioned=mentioned,
         )
 
 
@@ -120,11 +119,9 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
         members = dict(listing.group_by("area", maintain_order=True).agg("geocode").iter_rows())
-    mentioned = [("", code) for own in members.values() for code in own]
     if options.targets is not None:
         request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
-        mentioned += [each for each in request.select("geolevel", "area").unique().rows() if each[1] not in members]
-    published = options.opened(mentioned=mentioned)
+    published = options.opened()
     members = {name: [published.block(code) for code in own] for name, own in members.items()}
     if request is not None:
         targets = _targets(request, published, members, f"--targets {options.targets}")
@@ -213,7 +210,8 @@ def _targets(
         wrong = rows.filter(~(inside | joined) | ~pl.col("cell").is_between(0, query.size - 1).fill_null(value=False))
         for row in wrong.head(1).iter_rows(named=True):
             what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
-            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}"
+            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}; "
+            remedy += "areas without rows exist if --spine lists them"
             problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
         own = None if depth is None else spine.names[depth]
         found += [(at, query, rows.filter(some)) for at, some in ((own, inside), (None, joined)) if some.any()]
@@ -255,7 +253,6 @@ def _estimated(
         "not_estimable": written.lost,
         "areas": published.areas,
         "areas_named_by": published.named_by,
-        "areas_without_rows": published.taken_to_exist,
         "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
         "queries": [*published.queries],
         "chi_squared": residuals.squares,
@@ -288,9 +285,6 @@ def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> Itera
     if residuals.apart:
         names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
         yield "check", f"{names} was measured far from what its parts say: a part may be missing, or a variance wrong"
-    if many := published.taken_to_exist:
-        words = f"{number(many, 'area')} of --targets and --areas that no row speaks of: taken to exist, without"
-        yield "without rows", f"{words} measurements; if one is misspelt, correct it"
 
 
 def chance_of(residuals: Residuals) -> float | None:

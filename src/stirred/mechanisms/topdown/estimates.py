@@ -335,9 +335,8 @@ class Unions:
         root = top.by_level[0]
         for name, union in self._all.items():
             if absent := sorted({*self._members[name]} - union.found):
-                raise bad_plan(
-                    f"{listed(absent[:5])} of '{name}' is not in the file", where="areas", remedy="correct its geocodes"
-                )
+                remedy = "correct its geocodes; areas without rows exist if --spine lists them"
+                raise bad_plan(f"{listed(absent[:5])} of '{name}' is not in the file", where="areas", remedy=remedy)
             for look, matrix in self._whole(loads[name]).items():
                 known = root.spread[look].take(root.kinds[:1])
                 union.add(look, matrix, known, size=known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -46,7 +46,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
     Tree,
 )
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
-from stirred.mechanisms.topdown.spine import Spine, groups_of, listed_spine, unspoken, with_mentioned
+from stirred.mechanisms.topdown.spine import Spine, groups_of, listed_spine
 from stirred.spec.problems import Problem
 
 # Where a row stands, for what is said of it.
@@ -76,7 +76,6 @@ class PublishedMeasurements:
     files: tuple[Path, ...]
     totals: tuple[GroupTotal, ...] = ()
     by_prefix: bool = True
-    taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
 
     @property
     def areas(self) -> dict[str, int]:
@@ -326,12 +325,8 @@ def open_published(
     constraints: Path | None = None,
     totals: Path | None = None,
     spine: Path | None = None,
-    mentioned: Iterable[tuple[str, str]] = (),
 ) -> PublishedMeasurements:
-    """Return published measurements: nothing but areas and names of queries is read yet.
-
-    ``mentioned`` are further areas (level, geocode) that exist although no row speaks of them.
-    """
+    """Return published measurements: nothing but areas and names of queries is read yet."""
     files = parquet_in(measurements, option="--measurements")
     more = [] if constraints is None else parquet_in(constraints, option="--constraints")
     if constraints is not None:
@@ -354,10 +349,8 @@ def open_published(
         raise bad_file("there is no row of measurements", where=str(measurements), remedy=remedy)
     known = None if totals is None else read_table(totals, ("geocode", "value"), option="--totals")
     if spine is None:
-        every = with_mentioned(codes, mentioned)
-        areas = Spine.of_prefixes(every)
+        areas = Spine.of_prefixes(codes)
     else:
-        every = codes
         areas = listed_spine(read_table(spine, ("geocode", "geolevel", "parent"), option="--spine"), codes, str(spine))
     used = (*read, *(path for path in (totals, spine) if path is not None))
     return PublishedMeasurements(
@@ -367,7 +360,6 @@ def open_published(
         files=used,
         totals=() if known is None else tuple(groups_of(known, areas, str(totals))),
         by_prefix=spine is None,
-        taken_to_exist=len(unspoken(every, codes)),
     )
 
 
@@ -378,7 +370,6 @@ def open_given(
     constraints: Path | None = None,
     totals: Path | None = None,
     spine: Path | None = None,
-    mentioned: Sequence[tuple[str, str]] = (),
 ) -> PublishedMeasurements:
     """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
     # A website has the files of public/ beside each other.
@@ -406,7 +397,7 @@ def open_given(
             raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
         beside = {place.stem: place for place in public.glob("*.parquet")}
         constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
-    return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
+    return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine)
 
 
 def _measured_variables(path: Path, codebook: Codebook) -> list[str]:

@@ -7,7 +7,7 @@ an area are therefore side by side, and so are its records once they are sorted 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -345,26 +345,6 @@ def _ordered(levels: Mapping[str, pl.DataFrame], where: str) -> list[str]:
 
 
 # ---- areas that published files name ----------------------------------------------------------------------
-
-
-def with_mentioned(codes: Mapping[str, Sequence[str]], mentioned: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return areas by level with those that are asked for by level or by length: they exist, and were not measured."""
-    found = {level: {*own} for level, own in codes.items()}
-    named = {plain(level): level for level in found}
-    widths = {len(code): level for level, own in found.items() for code in own}
-    for level, code in mentioned:
-        own = named.get(plain(level)) or (level if level and len(code) not in widths else widths.get(len(code), ""))
-        if (own in found and len(code) == len(next(iter(found[own])))) or (own and own not in found):
-            found.setdefault(own, set()).add(code)
-            named[plain(own)], widths[len(code)] = own, own
-    return {level: sorted(own) for level, own in found.items()}
-
-
-def unspoken(every: Mapping[str, Sequence[str]], codes: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the areas that no row speaks of, nor any of an area inside them."""
-    measured = {code for own in codes.values() for code in own}
-    more = {code for own in every.values() for code in own} - measured
-    return more - {code[:width] for width in {len(each) for each in more} for code in measured}
 
 
 def plain(level: str) -> str:
