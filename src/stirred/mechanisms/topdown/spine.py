@@ -141,7 +141,10 @@ class Spine:
                 raise bad_file(f"it has no {name}", where=where, remedy="list the areas of all levels")
             geocodes.append(own["geocode"].alias(name))
             parents.append(own["place"].to_numpy().astype(np.int64))
-        return cls._under_one(names, geocodes, parents, bypass=bypass)
+        if len(geocodes[0]) > 1:
+            names, geocodes = ["", *names], [pl.Series([""]), *geocodes]
+            parents.insert(0, np.zeros(1, dtype=np.int64))
+        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), bypass=bypass)
 
     @classmethod
     def of_prefixes(cls, codes: Mapping[str, Sequence[str]]) -> Spine:
@@ -170,31 +173,14 @@ class Spine:
         ]
         if wrong:
             raise bad_file(wrong[0], where="geocode", remedy="name the parents of areas in a file: --spine")
-        found: list[list[str]] = []
-        parents: list[Places] = []
-        for name in names[::-1]:
-            (width,) = widths[name]
-            below = found[0] if found else []
-            own = sorted({*codes[name], *(code[:width] for code in below)}) if width else [codes[name][0]]
-            place = {code[:width]: number for number, code in enumerate(own)}
-            if found:
-                parents.insert(0, np.array([place[code[:width]] for code in below], dtype=np.int64))
-            found.insert(0, own)
-        parents.insert(0, np.zeros(len(found[0]), dtype=np.int64))
-        return cls._under_one(names, [pl.Series(own, dtype=pl.String) for own in found], parents)
-
-    @classmethod
-    def _under_one(
-        cls, names: Sequence[str], geocodes: list[pl.Series], parents: list[Places], *, bypass: bool = True
-    ) -> Spine:
-        """Return the spine of these areas, with one above all where several are at the top."""
-        if len(geocodes[0]) > 1:
-            names, geocodes, parents = (
-                ["", *names],
-                [pl.Series([""]), *geocodes],
-                [np.zeros(1, dtype=np.int64), *parents],
-            )
-        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), bypass=bypass)
+        listed_areas: list[pl.DataFrame] = []
+        below: list[str] = []
+        for name, above in zip(names[::-1], [*names[-2::-1], ""], strict=True):
+            (width,), (outer,) = widths[name], widths.get(above, [0])
+            below = sorted({*codes[name], *(code[:width] for code in below)}) if width else [top[0]]
+            parents = [code[:outer] for code in below] if outer else [top[0]] * len(below)
+            listed_areas.append(pl.DataFrame({"geocode": below, "parent": parents}).with_columns(geolevel=pl.lit(name)))
+        return cls.of_list(pl.concat(listed_areas), names=names)
 
     @property
     def depth(self) -> int:
