@@ -28,7 +28,6 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.estimates import (
     COLUMNS,
-    EstimateParts,
     Terms,
     TreeEstimates,
     Unions,
@@ -55,7 +54,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
 from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, noise_values
 from stirred.mechanisms.topdown.published import PublishedMeasurements, open_given, read_table
 from stirred.mechanisms.topdown.settings import MethodName
-from stirred.mechanisms.topdown.solve.files import make
+from stirred.mechanisms.topdown.solve.files import FileParts, make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.mechanisms.topdown.spine import plain
 from stirred.spec.given_numbers import probability
@@ -126,25 +125,26 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
     if request is not None:
         targets = _targets(request, published, members, f"--targets {options.targets}")
     with _written(options.out) as half:
-        written, residuals, model = EstimateParts(half.with_name("parts")), Residuals(), published.model()
+        written, residuals, model = FileParts(path=half.with_name("estimates")), Residuals(), published.model()
         unions = Unions(model, members)
         for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            written.add(estimate_frames(found, published.queries) if request is None else _aimed(targets, found))
+            written.extend(estimate_frames(found, published.queries) if request is None else _aimed(targets, found))
             unions.add(found)
         unions.finish()
         if request is None:
-            written.add(
+            written.extend(
                 estimate_frame(UNION, [name], label, unions.of(name, query))
                 for name in members
                 for label, query in published.queries.items()
             )
         else:
-            written.add(_in_unions(targets, unions))
-        if not written.files:
+            written.extend(_in_unions(targets, unions))
+        if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
-        parts = pl.scan_parquet(written.files)
+        parts = pl.scan_parquet(written.parts)
+        rows, estimable = parts.select(pl.len(), pl.col("estimable").sum()).collect().row(0)
         if request is not None:  # its rows, in their order
             keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
             parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
@@ -152,7 +152,7 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
             parts.sink_csv(half)
         else:
             parts.sink_parquet(half, compression="zstd", compression_level=1)
-    return _estimated(options, published, residuals, written)
+    return _estimated(options, published, residuals, rows=rows, lost=rows - estimable)
 
 
 def _refuse_taken(out: Path) -> None:
@@ -176,7 +176,6 @@ def _written(out: Path) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with file_at(out, private=False, replace=True) as half:
-            half.with_name("parts").mkdir()
             yield half
     except OSError as error:
         what = f"it cannot be written ({error.strerror})"
@@ -241,7 +240,7 @@ def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFra
 
 
 def _estimated(
-    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: EstimateParts
+    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, *, rows: int, lost: int
 ) -> Outcome:
     chance = chance_of(residuals)
     judged = ""
@@ -249,8 +248,8 @@ def _estimated(
         judged = ": far from what the variances of the rows say; check that file, schema and levels belong together"
     values = {
         "estimates": str(options.out),
-        "rows": written.rows,
-        "not_estimable": written.lost,
+        "rows": rows,
+        "not_estimable": lost,
         "areas": published.areas,
         "areas_named_by": published.named_by,
         "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
@@ -263,15 +262,15 @@ def _estimated(
         "spends": SPENDS,
     }
     freedom = f"chi-squared {residuals.squares:,.1f} with {residuals.freedom:,} degrees of freedom"
-    rows = [
-        ("estimates", f"{number(written.rows, 'row')} in {options.out}, {written.lost:,} of them not estimable"),
+    said = [
+        ("estimates", f"{number(rows, 'row')} in {options.out}, {lost:,} of them not estimable"),
         ("areas", _areas_in_words(published)),
         *_incomplete(published, residuals),
         ("residuals", f"{freedom}{judged}"),
         ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
         ("spends", SPENDS),
     ]
-    return Outcome(rows=rows, values=values)
+    return Outcome(rows=said, values=values)
 
 
 def _areas_in_words(published: PublishedMeasurements) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, isclose, sqrt
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -247,24 +246,6 @@ def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEsti
             **found.columns(),
         },
     ).select(COLUMNS)
-
-
-@dataclass(slots=True, eq=False)
-class EstimateParts:
-    """Estimates that are written into a new folder in parts, and how many rows they have."""
-
-    folder: Path
-    files: list[Path] = field(default_factory=list)
-    rows: int = 0
-    lost: int = 0  # rows that are not estimable
-
-    def add(self, frames: Iterable[pl.DataFrame]) -> None:
-        """Write frames as parts."""
-        for frame in frames:
-            self.files.append(self.folder / f"{len(self.files):06d}.parquet")
-            frame.write_parquet(self.files[-1])
-            self.rows += frame.height
-            self.lost += frame.height - int(frame["estimable"].sum())
 
 
 # ---- unions of areas --------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ again, and goes on at the level where it stopped. How far records are from the t
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,13 +23,13 @@ from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Progress, Section
-from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, EstimateParts, estimate_frames, estimates_of
+from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
 from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
 from stirred.mechanisms.topdown.hierarchy.tree import blocks
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
-from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
+from stirred.mechanisms.topdown.solve.files import FileParts, SolverOutcome, make, records_frame
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 
@@ -115,15 +114,13 @@ class DerivedFiles:
 
     def _estimates(self, part: Population) -> list[Path]:
         """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
-        folder = self.work / "estimates" / part.name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        written = EstimateParts(folder)
+        written = FileParts(path=self.work / "estimates" / part.name)
+        written.begin()
         # Counts that were published before bind records; they are no measurement of the confidential file.
         source = replace(self.stores[part.name], agreeing=False)
         for found in estimates_of(source, progress=self.progress, stage=f"{part.name} estimate"):
-            written.add(estimate_frames(found, part.queries))
-        return written.files
+            written.extend(estimate_frames(found, part.queries))
+        return written.parts
 
     def _certificates(self) -> pl.DataFrame:
         rows = [
