@@ -44,7 +44,6 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     BUDGETS,
     DETAILED,
     SCHEMAS,
-    TOTAL,
     MarginalQuery,
     Schema,
     coded_variables,
@@ -564,21 +563,13 @@ def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None)
 
 
 def _asked_variables(shares: Shares, codebook: Codebook) -> list[str]:
-    """Return the variables of a codebook that the queries of a budget name.
-
-    Of a query of every detail, all coded variables are attributes but those that are levels.
-    """
-    coded = coded_variables(codebook)
-    factors = dict.fromkeys(factor for query in shares.names for factor in factors_of(query))
-    attributes = [factor for factor in factors if factor not in (TOTAL, DETAILED)]
-    if unknown := [each for each in attributes if each not in coded]:
-        remedy = f"it has {listed(coded)}; a budget with groupings of a plan is checked by `stirred plan`"
-        what = f"queries ask for {listed(unknown)}, without codes in the codebook"
-        raise bad_plan(what, where="--schema", remedy=remedy)
-    if DETAILED in factors or not attributes:
-        levels = {level.casefold() for level in shares.levels}
-        attributes = [each for each in coded if each in factors or each.casefold() not in levels]
-    return attributes
+    """Return the variables of a codebook that the queries of a budget name; of ``detailed`` all that are no levels."""
+    coded, levels = coded_variables(codebook), {level.casefold() for level in shares.levels}
+    factors = [*dict.fromkeys(factor for query in shares.names for factor in factors_of(query))]
+    named = [factor for factor in factors if factor in coded]
+    if DETAILED in factors or not named:
+        return [each for each in coded if each in factors or each.casefold() not in levels]
+    return named
 
 
 class GoneOptions(BaseModel):

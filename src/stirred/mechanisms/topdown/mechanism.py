@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -42,11 +43,14 @@ from stirred.mechanisms.protocol import (
     Written,
     settings_doubts,
 )
+from stirred.mechanisms.tables.query import half_width
+from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
 from stirred.mechanisms.topdown.measure import Population, check_columns, measure, populations, spine_of
-from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
+from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured
 from stirred.mechanisms.topdown.records import (
     AREAS,
     CERTIFICATE,
@@ -281,17 +285,9 @@ class TopDown(Mechanism):
 
     def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Population], *, read_off: bool) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)
-        yield from several_parents(spine, self.settings.levels)
+        yield from area_doubts(spine, self.settings.levels)
         if "records" in self.settings.publish:
             yield from unmeasured(parts)
-        for above, name in spine.upside_down(self.settings.levels):
-            yield Doubt(
-                kind="levels",
-                about=name,
-                what=f"every {above} has just one {name}, and several have the same: {name} may be the larger area, "
-                "and totals that are published exactly those of small areas",
-                remedy=f"name the largest areas first under levels: {name} before {above}",
-            )
         if data.persons is None:
             yield from repeated_ids(data, unit=self.unit)
         if read_off:
@@ -430,10 +426,34 @@ class TopDown(Mechanism):
         return f"rho {epsilon.shown()}"
 
     def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        return typical_of(plan) if "measurements" in self.design.settings.publish else ()
+        """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
+        found = []
+        for part, shares in plan.measured if "measurements" in self.settings.publish else ():
+            for level in reversed([*shares.levels]):
+                for query in shares.measured(level):
+                    if (sigma2 := shares.sigma2(level, query)) is not None:
+                        error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                        named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
+                        place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
+                        table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
+                        found.append(Typical(table=table, error=error, within=within))
+        return found
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:
-        return measured_sections(plan)
+        noise = (
+            "Standard deviation of each number. An area that is an only child has less noise: see sigma2 in its rows."
+        )
+        costs = (
+            "What a change of one record costs. Epsilon is converted from rho by Canonne, Kamath and Steinke (2020); "
+            "the summary quotes the larger one of Bun and Steinke (2016). Both hold for the same promise."
+        )
+        return [
+            Section(
+                title=f"Measurements of {part.records}",
+                blocks=(noise, noise_grid(shares), costs, cost_grid(plan.costs(part))),
+            )
+            for part, shares in plan.measured
+        ]
 
     # ---- audits
 

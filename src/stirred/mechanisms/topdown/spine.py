@@ -70,14 +70,6 @@ class Spine:
             found.append(codes.alias(name))
         return cls._of(named, found, names=tuple(names), bypass=bypass)
 
-    def upside_down(self, levels: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield neighbouring levels that look exchanged: every area has one child, and several have the same code."""
-        for depth, (above, name) in enumerate(pairwise(levels), start=1):
-            alone = self.areas(depth) == self.areas(depth + 1)
-            there = {above, name} <= {*self.leaves.columns}  # not where one column of geocodes names all levels
-            if there and alone and self.leaves[name].n_unique() < self.leaves[above].n_unique():
-                yield above, name
-
     @classmethod
     def of_geocodes(
         cls, areas: pl.DataFrame, column: str, *, widths: Sequence[int], names: Sequence[str], bypass: bool = True
