@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from stirred.data.columns import Columns
+from stirred.data.columns import Columns, select
 from stirred.data.frames import read_given
 from stirred.data.household_rows import Rows, household_rows
 from stirred.data.microdata import Microdata, missing_column
@@ -129,21 +129,14 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
 
     The list is that of ``areas``, or the file ``areas`` of the settings; otherwise areas with a record are taken.
     """
-    settings = design.settings
-    names = settings.places
-    listed_areas = read_given(Path(settings.areas)) if areas is None and settings.areas is not None else areas
-    if listed_areas is not None:
-        problems = [
-            missing_column(name, listed_areas.columns, where=settings.areas or "areas", role="a level")
-            for name in names
-            if name not in listed_areas.columns
-        ]
-        if problems:
-            raise PlanError(problems)
-    leaf = len(design.names) - 1
+    settings, names = design.settings, design.settings.places
+    if areas is None and settings.areas is not None:
+        areas = read_given(Path(settings.areas))
+    if areas is not None and (absent := [name for name in names if name not in areas.columns]):
+        where = settings.areas or "areas"
+        raise PlanError(missing_column(name, areas.columns, where=where, role="a level") for name in absent)
     of_units = data.persons is not None and all(name in data.households.columns for name in names)
-    table: Any = listed_areas if listed_areas is not None else RecordFile(data=data, of_units=of_units).own
-    table = table.select(names) if isinstance(table, pl.DataFrame) else pl.DataFrame({n: table[n] for n in names})
+    table = select(RecordFile(data=data, of_units=of_units).own if areas is None else areas, names)
     if settings.geocode is not None:
         spine = Spine.of_geocodes(
             table, settings.geocode, widths=settings.widths, names=design.names, bypass=settings.bypass
@@ -151,14 +144,14 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
     else:
         spine = Spine.of_columns(table, settings.levels, names=design.names, bypass=settings.bypass)
     # Where the number of units in every leaf is published, so is which leaves have any.
-    units = settings.units
+    units, leaf = settings.units, len(design.names) - 1
     published = of_units and ((units is not None and leaf in design.depths(units)) or settings.facilities is not None)
     # A list names each area once. One that repeats them, or is the file itself, is made of records.
     sources = {Path(each).resolve() for each in (data.household_source, data.person_source)}
-    of_records = listed_areas is not None and (
+    of_records = areas is not None and (
         table.is_duplicated().any() or (settings.areas is not None and Path(settings.areas).resolve() in sources)
     )
-    return spine, (listed_areas is None or of_records) and not published
+    return spine, (areas is None or of_records) and not published
 
 
 def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Population]:

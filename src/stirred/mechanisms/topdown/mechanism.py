@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Self
 from weakref import finalize
 
 import polars as pl
@@ -63,7 +63,7 @@ from stirred.mechanisms.topdown.records import (
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
-from stirred.mechanisms.topdown.spine import SPINE, Spine
+from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS, Spine
 from stirred.mechanisms.topdown.store import published_columns
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -480,46 +480,35 @@ class TopDown(Mechanism):
 
 def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
     """Yield the files that a release may have, by the settings alone, in the order in which they are listed."""
-    publish = design.settings.publish
-
-    def file(
-        name: str,
-        columns: Sequence[str],
-        words: str,
-        *,
-        kind: Literal["side", "measurements", "estimates", "records"] = "side",
-        in_parts: bool = True,
-    ) -> PublicFile:
-        return PublicFile(name=name, kind=kind, columns=tuple(columns), words=words, in_parts=in_parts)
-
-    words = "all areas, each with its level and the area above it"
-    yield file(SPINE, ("geolevel", "geocode", "parent"), words, in_parts=False)
+    publish, measured = design.settings.publish, [kind for kind in design.kinds if kind.shares is not None]
+    one, side = partial(PublicFile, kind="side"), partial(PublicFile, kind="side", in_parts=True)
+    yield one(name=SPINE, columns=SPINE_COLUMNS, words="all areas, each with its level and the area above it")
     for kind in design.kinds:
-        known = published_columns(kind.schema, constraints=True)
-        if kind.shares is not None and "measurements" in publish:
+        own, known = published_columns(kind.schema), published_columns(kind.schema, constraints=True)
+        if kind in measured and "measurements" in publish:
             words = "noisy counts, a row for each area and query: `value` in row-major order, `variance` of each number"
-            yield file(kind.file("measurements"), published_columns(kind.schema), words, kind="measurements")
+            yield side(name=kind.file("measurements"), columns=own, words=words, kind="measurements")
         words = "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
-        yield file(kind.file("constraints"), known, words)
+        yield side(name=kind.file("constraints"), columns=known, words=words)
         if (earlier := kind.settings.agrees_with) is not None:
             words = f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same"
-            yield file(kind.file("agreement"), known, f"{words} layout")
-    for kind in (kind for kind in design.kinds if kind.shares is not None):
+            yield side(name=kind.file("agreement"), columns=known, words=f"{words} layout")
+    for kind in measured:
         if "records" in publish:
             words = f"{kind.records} as records, made from the noisy counts: none is a record of the file"
-            yield file(kind.file("records"), design.record_columns(kind), words, kind="records")
+            yield side(name=kind.file("records"), columns=design.record_columns(kind), words=words, kind="records")
             words = f"the same as counts: how many {kind.records} a leaf has in each cell, without zeros"
-            yield file(kind.file("counts"), ("geocode", *kind.schema.names, "count"), words)
+            yield side(name=kind.file("counts"), columns=("geocode", *kind.schema.names, "count"), words=words)
         if "estimates" in publish:
             words = "the best unbiased estimate of every measured count, from all measurements, with its standard error"
-            yield file(kind.file("estimates"), ESTIMATES, words, kind="estimates")
+            yield side(name=kind.file("estimates"), columns=ESTIMATES, words=words, kind="estimates")
     if "records" in publish:
-        columns = dict.fromkeys(("geocode", *design.settings.places))
-        yield file(AREAS, [*columns], "the geocode of every leaf, and its own names", in_parts=False)
+        columns = (*dict.fromkeys(("geocode", *design.settings.places)),)
+        yield one(name=AREAS, columns=columns, words="the geocode of every leaf, and its own names")
         words = "what was compared in whole numbers, after all was made, and how often; all of it held"
-        yield file(CERTIFICATE, CERTIFICATE_COLUMNS, words, in_parts=False)
+        yield one(name=CERTIFICATE, columns=(*CERTIFICATE_COLUMNS,), words=words)
         words = "where counts had to be moved, or solved in another way, and why; often empty"
-        yield file(EVENTS, EVENT_COLUMNS, words, in_parts=False)
+        yield one(name=EVENTS, columns=(*EVENT_COLUMNS,), words=words)
 
 
 def _declared(settings: CountSettings, codebook: Codebook) -> dict[str, list[str]]:

@@ -46,7 +46,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
     Tree,
 )
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
-from stirred.mechanisms.topdown.spine import Spine, groups_of, listed_spine
+from stirred.mechanisms.topdown.spine import SPINE_COLUMNS, Spine, groups_of, listed_spine
 from stirred.spec.problems import Problem
 
 # Where a row stands, for what is said of it.
@@ -351,7 +351,7 @@ def open_published(
     if spine is None:
         areas = Spine.of_prefixes(codes)
     else:
-        areas = listed_spine(read_table(spine, ("geocode", "geolevel", "parent"), option="--spine"), codes, str(spine))
+        areas = listed_spine(read_table(spine, SPINE_COLUMNS, option="--spine"), codes, str(spine))
     used = (*read, *(path for path in (totals, spine) if path is not None))
     return PublishedMeasurements(
         schema=schema,

@@ -37,8 +37,11 @@ Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
 CERTIFICATE: Final = "certificate"
 EVENTS: Final = "events"
-CERTIFICATE_COLUMNS: Final = ("records", "check", "compared")
-EVENT_COLUMNS: Final = ("records", "geolevel", "area", "what", "why", "amount")
+CERTIFICATE_COLUMNS: Final = {"records": pl.String, "check": pl.String, "compared": pl.Int64}
+EVENT_COLUMNS: Final = {
+    **dict.fromkeys(("records", "geolevel", "area", "what", "why"), pl.String),
+    "amount": pl.Float64,
+}
 _ROWS: Final = 1 << 20
 _MOST_CELLS: Final = 1_000_000
 SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -126,8 +129,7 @@ class DerivedFiles:
         rows = [
             (part, check, many) for part, own in self.released.items() for check, many in own.certificate.checks.items()
         ]
-        kinds = (pl.String, pl.String, pl.Int64)
-        return pl.DataFrame(rows, schema=dict(zip(CERTIFICATE_COLUMNS, kinds, strict=True)), orient="row")
+        return pl.DataFrame(rows, schema=CERTIFICATE_COLUMNS, orient="row")
 
     def _events(self) -> pl.DataFrame:
         rows = [
@@ -135,8 +137,7 @@ class DerivedFiles:
             for part, own in self.released.items()
             for each in own.events
         ]
-        kinds = (*(pl.String,) * 5, pl.Float64)
-        return pl.DataFrame(rows, schema=dict(zip(EVENT_COLUMNS, kinds, strict=True)), orient="row")
+        return pl.DataFrame(rows, schema=EVENT_COLUMNS, orient="row")
 
     # ---- how far they are from the confidential file
 

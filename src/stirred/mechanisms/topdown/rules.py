@@ -127,17 +127,6 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
             )
 
 
-def _possible(schema: Schema, rules: Sequence[Rule], query: MarginalQuery) -> npt.NDArray[np.bool_]:
-    """Return which cells of a query structural zeros leave possible."""
-    barred = np.zeros(schema.size, dtype=np.bool_)
-    for rule in rules:
-        if rule.source is None:
-            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
-    found = np.zeros(query.size, dtype=np.bool_)
-    found[query.cell_of[~barred]] = True
-    return found
-
-
 _WHERE: Final = "agrees_with"
 
 
@@ -244,8 +233,13 @@ def disagreements(schema: Schema, rules: Sequence[Rule], spine: Spine, *, unit: 
     for rule in rules:
         if rule.source is not None and rule is not earlier:
             yield from _against(earlier, rule, spine, unit=unit)
-    possible = _possible(schema, rules, earlier.query)
-    if lost := int(earlier.values(spine, 0, range(1))[0, ~possible].sum()):
+    barred = np.zeros(schema.size, dtype=np.bool_)
+    for rule in rules:
+        if rule.source is None:
+            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
+    impossible = np.ones(earlier.query.size, dtype=np.bool_)
+    impossible[earlier.query.cell_of[~barred]] = False
+    if lost := int(earlier.values(spine, 0, range(1))[0, impossible].sum()):
         what = f"{number(lost, unit)} of then would have no cell: structural zeros leave none for them"
         yield Problem(what=what, where=_WHERE, remedy="leave out a zero, or correct agreed_codes")
 

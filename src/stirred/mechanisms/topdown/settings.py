@@ -196,7 +196,6 @@ class RecordKind:
     @property
     def unit(self) -> str:
         """Return what one record is."""
-        assert isinstance(self.settings, TopDownSettings | UnitSettings)
         return self.settings.unit
 
     @property

@@ -24,6 +24,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Level, Places
 
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
+SPINE_COLUMNS: Final = ("geolevel", "geocode", "parent")
 _JOINED: Final = 1 << 20
 _LEAF: Final = "__leaf"
 # A county in the nation, a region among regions of districts and wards; less deep, the whole is worked on at once.
@@ -336,11 +337,10 @@ def plain(level: str) -> str:
 
 def listed_spine(spine: pl.DataFrame, codes: Mapping[str, Sequence[str]], where: str) -> Spine:
     """Return the areas that a file lists; one above all has no parent, and need not be listed."""
-    columns = ("geolevel", "geocode", "parent")
     given = {*spine["geolevel"].unique()}
     top = [(level, own[0], own[0]) for level, own in codes.items() if level not in given and len(own) == 1]
-    schema = dict.fromkeys(columns, pl.String)
-    spine = pl.concat([spine.select(columns).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
+    schema = dict.fromkeys(SPINE_COLUMNS, pl.String)
+    spine = pl.concat([spine.select(schema).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
     for level, own in codes.items():
         there = spine.filter(geolevel=level)
         absent = pl.DataFrame({"geocode": own}, schema={"geocode": pl.String}).join(there, on="geocode", how="anti")
