@@ -112,16 +112,14 @@ class HierarchyEstimateOptions(PublishedOptions):
 def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     _refuse_taken(options.out)
-    members: dict[str, list[str]] = {}
+    published, members = options.opened(), dict[str, list[str]]()
     request, targets = None, list[Target]()
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
-        members = dict(listing.group_by("area", maintain_order=True).agg("geocode").iter_rows())
+        for name, code in listing.select("area", "geocode").iter_rows():
+            members.setdefault(name, []).append(published.block(code))
     if options.targets is not None:
         request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
-    published = options.opened()
-    members = {name: [published.block(code) for code in own] for name, own in members.items()}
-    if request is not None:
         targets = _targets(request, published, members, f"--targets {options.targets}")
     with _written(options.out) as half:
         written, residuals, model = FileParts(path=half.with_name("estimates")), Residuals(), published.model()

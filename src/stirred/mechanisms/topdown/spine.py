@@ -340,7 +340,7 @@ def listed_spine(spine: pl.DataFrame, codes: Mapping[str, Sequence[str]], where:
     given = {*spine["geolevel"].unique()}
     top = [(level, own[0], own[0]) for level, own in codes.items() if level not in given and len(own) == 1]
     schema = dict.fromkeys(SPINE_COLUMNS, pl.String)
-    spine = pl.concat([spine.select(schema).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
+    spine = pl.concat([spine.select(SPINE_COLUMNS).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
     for level, own in codes.items():
         there = spine.filter(geolevel=level)
         absent = pl.DataFrame({"geocode": own}, schema={"geocode": pl.String}).join(there, on="geocode", how="anti")
