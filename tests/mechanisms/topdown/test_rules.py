@@ -35,7 +35,7 @@ def mechanism(**settings: Any) -> TopDown:
         "values": {"place": ["0", "1", "3"], "age": ["1", "2"]},
         "rho": 1,
     }
-    return TopDown.of(**(given | settings))
+    return TopDown(**(given | settings))
 
 
 def planned(people: pl.DataFrame = PEOPLE, homes: pl.DataFrame = HOMES, **settings: Any) -> TopDownPlan:

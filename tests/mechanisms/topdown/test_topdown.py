@@ -39,7 +39,7 @@ PRODUCTION: dict[str, Any] = {
 
 
 def test_the_production_settings_promise_what_theorem_2_says() -> None:
-    promised = TopDown.of(**PRODUCTION).specification(name="CEF", stage="edited-file")
+    promised = TopDown(**PRODUCTION).specification(name="CEF", stage="edited-file")
     known = catalogue.load("das-2020-topdown-pl").specification
     assert promised.budget.realised == known.budget.realised
     assert promised.budget.realised == exact(Fraction(542, 339) ** 2 + Fraction(3379, 12343) ** 2)
@@ -52,7 +52,7 @@ def test_the_production_settings_promise_what_theorem_2_says() -> None:
 
 
 def test_levels_are_called_as_the_budget_file_spells_them() -> None:
-    names = TopDown.of(**PRODUCTION).design.names
+    names = TopDown(**PRODUCTION).design.names
     assert names == ("US", "State", "County", "Tract", "Block_Group", "Block")
     assert topdown().design.names == ("all", *LEVELS)
 
@@ -171,7 +171,7 @@ def test_persons_and_units_are_measured_with_independent_noise() -> None:
 def test_facilities_without_an_area_of_their_own_are_refused_by_column() -> None:
     homes = pl.DataFrame({"hid": ["1", "2"], "place": ["h", "g"]})
     persons = pl.DataFrame({"hid": ["1", "1", "2"], "ward": ["a", "a", "b"], "place": ["h", "h", "g"]})
-    own = TopDown.of(
+    own = TopDown(
         levels=["ward"],
         attributes=["place"],
         values={"place": ["h", "g"]},
@@ -201,13 +201,24 @@ def test_areas_read_off_the_file_refuse_a_release_until_somebody_accepts_it() ->
     assert any("areas-from-file" in each for each in release.specification.assumptions)
 
 
+def test_other_settings_have_another_design_and_the_same_list_of_areas() -> None:
+    areas = pl.DataFrame({"region": ["N"], "ward": [1]})
+    own = TopDown(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho=1, area_list=areas)
+    other = own.with_settings(rho=2, queries=["sex"])
+    shares = other.design.persons.shares
+    assert shares is not None
+    assert (shares.rho, shares.names) == (2, ["sex"])
+    assert other.area_list is areas
+    assert other != own == own.with_settings()
+
+
 @pytest.mark.parametrize(
     ("settings", "piece"),
     [
         ({"rho": None}, "budget: no budget is given"),
         ({"budget": "us-2020-pl-persons"}, "budget: a budget file says rho and queries itself"),
         ({"budget": "none.toml", "rho": None, "queries": []}, "cannot read the budget file"),
-        ({"levels": []}, "levels: is needed"),
+        ({"levels": []}, "there are no levels"),
         ({"levels": ["ward", "Ward"]}, "levels: there are no levels, or two of one name"),
         ({"widths": [3, 4]}, "widths: widths do not fit the levels"),
         ({"geocode": "code", "widths": [4, 3, 5]}, "widths: widths do not fit the levels"),

@@ -30,7 +30,6 @@ from stirred.mechanisms.protocol import (
     UNSEARCHED,
     Check,
     Frames,
-    Mechanism,
     Opening,
     PlanOrigin,
     Progress,
@@ -39,6 +38,7 @@ from stirred.mechanisms.protocol import (
     ReleasedColumns,
     Section,
     Settings,
+    SettingsMechanism,
     Typical,
     Written,
     settings_doubts,
@@ -96,18 +96,19 @@ ONE_HOME: Final = (
 KEPT_HOMES: Final = "every {unit} has a record, occupied or not"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopDown(Mechanism):
+@dataclass(frozen=True, init=False, repr=False)
+class TopDown(SettingsMechanism):
     """Counts of persons over a hierarchy of areas, each with discrete Gaussian noise, by a budget file.
 
-    What ``totals`` and ``facilities`` name is published exactly, and fixed in the promise. ``area_list`` lists all
-    areas, also those without persons; ``workplace`` is where the store of the draw goes.
+    Settings are given by keyword, as a plan has them. What ``totals`` and ``facilities`` name is published exactly, and
+    fixed in the promise. ``area_list`` lists all areas, also those without persons; ``workplace`` is where the store of
+    the draw goes.
 
     >>> from stirred import Entropy
     >>> wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "ward": [1, 2, 1, 2]})
     >>> people = pl.DataFrame({"region": ["N", "N", "S"], "ward": [1, 2, 1], "sex": ["m", "f", "f"]})
-    >>> topdown = TopDown.of(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2",
-    ...                      totals=["region"], area_list=wards)
+    >>> topdown = TopDown(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2",
+    ...                   totals=["region"], area_list=wards)
     >>> topdown.plan(people).specification.notation
     'ρ²=0.5-DP(X_households, D_c, d_HamS^person, D_NoR)'
     >>> noisy = topdown.release(people, Entropy.from_os()).public["measurements"]
@@ -121,36 +122,44 @@ class TopDown(Mechanism):
     counts_tables: ClassVar[bool] = False
 
     settings: TopDownSettings
-    area_list: pl.DataFrame | None = field(default=None, compare=False, repr=False)
-    tables: Sequence[Sequence[str]] = ()
-    workplace: Path | None = field(default=None, compare=False, repr=False)
-    progress_place: Path | None = field(default=None, compare=False, repr=False)
-    engine: Engine | None = field(default=None, compare=False, repr=False)
-    design: TopDownDesign = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    area_list: pl.DataFrame | None = field(compare=False)
+    tables: Sequence[Sequence[str]]
+    workplace: Path | None = field(compare=False)
+    progress_place: Path | None = field(compare=False)
+    engine: Engine | None = field(compare=False)
+    design: TopDownDesign = field(compare=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        settings: TopDownSettings | None = None,
+        *,
+        area_list: pl.DataFrame | None = None,
+        tables: Sequence[Sequence[str]] = (),
+        workplace: Path | None = None,
+        progress_place: Path | None = None,
+        engine: Engine | None = None,
+        design: TopDownDesign | None = None,
+        **given: Any,
+    ) -> None:
+        super().__init__(settings, **given)
         # What the settings decide is parsed once, and stays with copies that have the same settings.
-        if self.design is None or self.design.settings is not self.settings:
-            object.__setattr__(self, "design", TopDownDesign.of(self.settings))
+        if design is None or design.settings is not self.settings:
+            design = TopDownDesign.of(self.settings)
+        own = {"area_list": area_list, "tables": tables, "workplace": workplace, "progress_place": progress_place}
+        for name, value in {**own, "engine": engine, "design": design}.items():
+            object.__setattr__(self, name, value)
 
-    @classmethod
-    def of(cls, *, area_list: pl.DataFrame | None = None, **settings: Any) -> Self:
-        """Return the mechanism with settings as a plan has them; all that is wrong with them is said at once."""
-        from stirred.mechanisms.registry import settings_for
-
-        checked = settings_for(cls.name, settings)
-        assert isinstance(checked, TopDownSettings)
-        return cls(settings=checked, area_list=area_list)
+    def with_settings(self, **changed: Any) -> Self:
+        return replace(self, **changed)
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        assert isinstance(settings, TopDownSettings)
         if others.get("tables") and "records" not in settings.publish:
             remedy = (
                 'write publish = ["measurements", "records"]; or name what is counted as queries, without [[tables]]'
             )
             raise bad_plan("tables are counted from records, and none are released", where="tables", remedy=remedy)
-        return cls(settings=settings, **others)
+        return cls(settings, **others)
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -163,14 +172,6 @@ class TopDown(Mechanism):
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
         return [*self.settings.values]
-
-    @property
-    def unit(self) -> str:  # type: ignore[override]
-        return self.settings.unit
-
-    @property
-    def settings_from(self) -> str | None:  # type: ignore[override]
-        return self.settings.settings_from
 
     @property
     def in_words(self) -> str:
@@ -471,7 +472,7 @@ class TopDown(Mechanism):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         try:
             stated = json.loads((bundle.public / "specification.json").read_text(encoding="utf-8"))
-            own = cls.of(**stated["mechanism"]["settings"])
+            own = cls(TopDownSettings.model_validate(stated["mechanism"]["settings"]))
         except (OSError, ValueError, KeyError, TypeError, StirredError):
             found.unchecked.append("the budget and variances: specification.json does not state all settings")
         else:
