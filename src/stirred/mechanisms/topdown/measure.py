@@ -24,7 +24,6 @@ from stirred.data.problems import DataError, PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.topdown.budget import Shares
 from stirred.mechanisms.topdown.hierarchy.counts import Counts, Integers
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Cells, MarginalQuery, Schema, code_places
 from stirred.mechanisms.topdown.hierarchy.tree import Level, blocks
@@ -38,7 +37,7 @@ from stirred.mechanisms.topdown.rules import (
     zeros,
 )
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign, collected
-from stirred.mechanisms.topdown.spine import BYPASSED, Spine
+from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import (
     MeasurementStore,
     PieceWriter,
@@ -185,6 +184,7 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
                 spine=spine,
                 counts=counts,
                 rules=tuple(rules),
+                noise=areas_by_noise(kind, spine),
             )
         )
     if problems:
@@ -212,6 +212,12 @@ class Population(RecordKind):
     spine: Spine
     counts: Counts  # of the leaves
     rules: tuple[Rule, ...] = ()
+    noise: Mapping[tuple[str, str, str], int]  # how many areas have it, by level, query and variance parameter
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers are drawn."""
+        return sum(many * self.queries[query].size for (_, query, _), many in self.noise.items())
 
     def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
         return self.spine.counts(self.counts, depth, areas).answers(query)
@@ -220,13 +226,13 @@ class Population(RecordKind):
 NoisyQuery = tuple[MarginalQuery, dict[int, Fraction]]  # with variance parameters by the level that has the budget
 
 
-def _noisy_queries(part: Population, depth: int) -> Iterator[NoisyQuery]:
+def noisy_queries(kind: RecordKind, spine: Spine, depth: int) -> Iterator[NoisyQuery]:
     """Yield what is measured at a level."""
-    names, shares = part.spine.names, part.shares
+    names, shares = spine.names, kind.shares
     if shares is None:
         return
     for name in shares.measured(names[depth]):
-        query = part.schema.query(name)
+        query = kind.schema.query(name)
         found = {s: shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
         yield query, {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
 
@@ -269,7 +275,8 @@ def measure(
         "budget": None if part.shares is None else part.shares.document(),
         "seeded": entropy.seeded,
     }
-    writer, asked = StoreWriter(folder, header), [tuple(_noisy_queries(part, depth)) for depth in range(spine.depth)]
+    writer = StoreWriter(folder, header)
+    asked = [tuple(noisy_queries(part, spine, depth)) for depth in range(spine.depth)]
     draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
         # Everybody is counted here: these few areas are measured where the records are.
@@ -286,7 +293,7 @@ def _tasks(
     part: Population, asked: Sequence[tuple[NoisyQuery, ...]], depth: int, area: int, until: int
 ) -> Iterator[LevelTask]:
     """Yield the levels of the tree below an area; the level ``until``, if there is one, is listed without answers."""
-    spine, idle = part.spine, frozenset[int]() if part.shares is None else part.shares.idle
+    spine = part.spine
     first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
 
     def counts(leaves: Counts, depth: int, areas: range) -> Counts:
@@ -299,7 +306,7 @@ def _tasks(
         yield LevelTask(
             level=level,
             first=areas.start,
-            since=spine.carried(own, areas, idle=idle),
+            since=spine.carried(own, areas, idle=part.idle),
             counts=counts(part.counts, own, areas),
             queries=asked[own] if own < until else (),
             rules=tuple(
@@ -364,15 +371,15 @@ def noisy(
         yield found
 
 
-def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str, str, str], int]:
+def areas_by_noise(kind: RecordKind, spine: Spine) -> dict[tuple[str, str, str], int]:
     """Return how many areas each level, query and variance parameter has: what an audit of the files looks for."""
     found: dict[tuple[str, str, str], int] = {}
-    for depth, level in enumerate(spine.names):
-        carried = spine.carried(depth, range(spine.areas(depth)), idle=shares.idle)
-        for since, many in zip(*np.unique(carried, return_counts=True), strict=True):
-            for name in shares.measured(level) if since != BYPASSED else ():
-                sigma2 = shares.sigma2(level, schema.query(name).name, since=spine.names[since])
-                if sigma2 is not None:
-                    key = (level, f"{name}_dpq", f"{sigma2.numerator}/{sigma2.denominator}")
-                    found[key] = found.get(key, 0) + int(many)
+    for depth, level in enumerate(spine.names if kind.shares is not None else ()):
+        carried = spine.carried(depth, range(spine.areas(depth)), idle=kind.idle)
+        since, areas = (each.tolist() for each in np.unique(carried, return_counts=True))
+        for query, sigma2 in noisy_queries(kind, spine, depth):
+            for first, many in zip(since, areas, strict=True):
+                if first in sigma2:
+                    key = (level, f"{query.name}_dpq", f"{sigma2[first].numerator}/{sigma2[first].denominator}")
+                    found[key] = found.get(key, 0) + many
     return found

@@ -153,7 +153,7 @@ class TopDown(SettingsMechanism):
         return replace(self, **changed)
 
     @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+    def of_settings(cls, settings: Any, **others: Any) -> Self:
         if others.get("tables") and "records" not in settings.publish:
             remedy = (
                 'write publish = ["measurements", "records"]; or name what is counted as queries, without [[tables]]'
@@ -311,7 +311,7 @@ class TopDown(SettingsMechanism):
 
     def rehearsed_on(self, data: Microdata, plan: TopDownPlan) -> Microdata | None:
         """Return the file where few numbers are drawn: it is the areas that take time, and not the records."""
-        return data if sum(plan.numbers(part) for part in plan.parts) <= _MOST_REHEARSED else None
+        return data if sum(part.numbers for part in plan.parts) <= _MOST_REHEARSED else None
 
     def warm(self) -> None:
         folder = self.workplace and self.workplace.parent.absolute()
@@ -372,7 +372,7 @@ class TopDown(SettingsMechanism):
         sizes, absent = dict[str, int](), set[str]()
         for part in plan.parts:
             rows = sum(map(len, part.spine.parents)) * sum(query.size for query in part.queries.values())
-            sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * plan.numbers(part)
+            sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * part.numbers
             sizes[part.file("estimates")] = _BYTES_OF_AN_ESTIMATE * rows
             if all(rule.name == AGREES for rule in part.rules):
                 absent.add(part.file("constraints"))

@@ -11,7 +11,7 @@ from stirred.data.problems import listed
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
-from stirred.mechanisms.topdown.measure import Population, class_counts
+from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import PERSONS, UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
@@ -62,11 +62,6 @@ class TopDownPlan(Plan):
     def measured(self) -> list[tuple[Population, Shares]]:
         return [(part, part.shares) for part in self.parts if part.shares is not None]
 
-    def numbers(self, part: Population) -> int:
-        """Return how many numbers are drawn for a kind of record."""
-        rows = {} if part.shares is None else class_counts(self.spine, part.schema, part.shares)
-        return sum(many * part.schema.query(query).size for (_, query, _), many in rows.items())
-
     def costs(self, part: Population) -> list[ChangeCost]:
         """Return what changes of one record cost; areas of some levels may leave their budget to their only child."""
         assert part.shares is not None
@@ -75,7 +70,7 @@ class TopDownPlan(Plan):
 
     @property
     def disturbed(self) -> str:
-        many = sum(self.numbers(part) for part in self.parts)
+        many = sum(part.numbers for part in self.parts)
         areas = sum(map(len, self.spine.parents)) - sum(int(each.sum()) for each in self.spine.bypassed)
         agrees = "".join(f"; records agree with the earlier release '{each.title}'" for each in self.includes)
         return f"each of {many:,} counts in {areas:,} areas gets discrete Gaussian noise{agrees}"

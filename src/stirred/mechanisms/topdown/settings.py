@@ -213,6 +213,11 @@ class RecordKind:
         return what if self.name == PERSONS else f"unit_{what}"
 
     @property
+    def idle(self) -> frozenset[int]:
+        """Return the places of the levels at which nothing is measured, where anything is."""
+        return frozenset() if self.shares is None else self.shares.idle
+
+    @property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what is measured at any level, by its name in published files."""
         shares = self.shares
