@@ -51,7 +51,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     schema_named,
 )
 from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, noise_values
-from stirred.mechanisms.topdown.published import PublishedMeasurements, open_given, read_table
+from stirred.mechanisms.topdown.published import SCHEMA_HELP, PublishedMeasurements, PublishedOptions, read_table
 from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import FileParts, make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
@@ -65,35 +65,6 @@ UNION: Final = "union"
 _ROUNDED: Final = 1e-6
 _ASKED: Final = "--area"  # a union, as messages call it
 Target = tuple[str | None, MarginalQuery, pl.DataFrame]  # a level or None for unions, and rows (row, area, cell)
-_SCHEMA_HELP: Final = (
-    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
-)
-
-
-class PublishedOptions(BaseModel):
-    """The options of commands that read published measurements."""
-
-    measurements: Path = Field(
-        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
-    )
-    constraints: Path | None = Field(
-        default=None, description="Constraints; default the Constraint folders beside the measurements."
-    )
-    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
-    spine: Path | None = Field(
-        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
-    )
-    schema_: str = Field(default="", description=_SCHEMA_HELP)
-
-    def opened(self) -> PublishedMeasurements:
-        """Return the measurements, with what is known beside them."""
-        return open_given(
-            self.measurements,
-            schema=self.schema_,
-            constraints=self.constraints,
-            totals=self.totals,
-            spine=self.spine,
-        )
 
 
 # ---- estimates --------------------------------------------------------------------------------------------
@@ -312,13 +283,14 @@ class IntervalOptions(BaseModel):
         json_schema_extra={"form": "ATTRIBUTE=CODES"},
     )
     level: float = Field(default=0.95, gt=0, lt=1, description="How often the interval holds the true count.")
-    schema_: str = Field(default="", description=_SCHEMA_HELP)
+    schema_: str = Field(default="", description=SCHEMA_HELP)
     totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
 
 
 def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
     """Return the estimate of one count from a bundle, with its interval."""
-    published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
+    given = PublishedOptions(measurements=options.bundle, schema_=options.schema_, totals=options.totals)
+    published = given.opened()
     query, cell = where_query(published.schema, options.where)
     areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.spine.geocodes[0][0]]
     _refuse_unknown_areas(areas, published)

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field
 
 from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
@@ -27,6 +28,7 @@ from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.hierarchy.schema import (
     DETAILED,
+    SCHEMAS,
     SUMMED,
     TOTAL,
     Attribute,
@@ -64,6 +66,9 @@ _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
+SCHEMA_HELP: Final = (
+    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -363,55 +368,65 @@ def open_published(
     )
 
 
-def open_given(
-    path: Path,
-    *,
-    schema: str = "",
-    constraints: Path | None = None,
-    totals: Path | None = None,
-    spine: Path | None = None,
-) -> PublishedMeasurements:
-    """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
-    # A website has the files of public/ beside each other.
-    near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
-    places = [place for place in near if (place / SPECIFICATION).exists()]
-    if not places:
-        found = schema_named(schema or "pl94-persons", attributes=partial(_measured_variables, path))
-    else:
-        public, path, stated = places[0], places[0] / MEASUREMENTS, _stated(places[0] / SPECIFICATION)
-        if not path.exists():
-            what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
-            if (name := stated.get("name", "topdown")) != "topdown":
-                what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
-            raise bad_file(what, where=str(public), remedy=remedy)
-        try:
-            found = TopDownDesign.of(TopDownSettings.model_validate(stated["settings"])).persons.schema
-        except (ValueError, KeyError):  # of a model that does not fit too: a ValueError
-            what, remedy = "it does not say what was measured", "take the measurements out of the folder, and give "
-            remedy += "--schema, --constraints and --spine"
-            raise bad_file(what, where=str(public / SPECIFICATION), remedy=remedy) from None
-        if schema and [
-            (a.name, a.codes) for a in schema_named(schema, attributes=partial(_measured_variables, path)).attributes
-        ] != [(a.name, a.codes) for a in found.attributes]:
-            what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
-            raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
-        beside = {place.stem: place for place in public.glob("*.parquet")}
-        constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
-    return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine)
+class PublishedOptions(BaseModel):
+    """What published measurements are read from: the options of commands that read any."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+
+    def opened(self) -> PublishedMeasurements:
+        """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
+        path, constraints, spine = self.measurements, self.constraints, self.spine
+        # A website has the files of public/ beside each other.
+        near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
+        public = next((place for place in near if (place / SPECIFICATION).exists()), None)
+        schema = None if public is None else _measured_schema(public)
+        path = path if public is None else public / MEASUREMENTS
+        if schema is None or self.schema_:
+            given = schema_named(self.schema_ or "pl94-persons", attributes=partial(_measured_variables, path))
+            codes = [[(each.name, each.codes) for each in own.attributes] for own in (given, schema or given)]
+            if codes[0] != codes[1]:
+                what = f"'{self.schema_}' has other attributes or codes, or in another order, than were measured"
+                raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
+            schema = schema or given
+        if public is not None:
+            beside = {place.stem: place for place in public.glob("*.parquet")}
+            constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
+        return open_published(path, schema=schema, constraints=constraints, totals=self.totals, spine=spine)
+
+
+def _measured_schema(public: Path) -> Schema:
+    """Return what the measurements of a bundle count, by the settings that its specification states."""
+    try:
+        stated = dict(json.loads((public / SPECIFICATION).read_text(encoding="utf-8"))["mechanism"])
+    except (OSError, ValueError, LookupError, TypeError):
+        stated = {}
+    if not (public / MEASUREMENTS).exists():
+        what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
+        if (name := stated.get("name", "topdown")) != "topdown":
+            what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
+        raise bad_file(what, where=str(public), remedy=remedy)
+    try:
+        return TopDownDesign.of(TopDownSettings.model_validate(stated["settings"])).persons.schema
+    except (ValueError, KeyError):  # of a model that does not fit too: a ValueError
+        remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
+        what = "it does not say what was measured"
+        raise bad_file(what, where=str(public / SPECIFICATION), remedy=remedy) from None
 
 
 def _measured_variables(path: Path, codebook: Codebook) -> list[str]:
     """Return the coded variables that are columns of measurements, in their order; all of them where none is."""
     columns = columns_of(parquet_in(path, option="--measurements")[0])
     return [each for each in columns if codebook.codes(each)] or coded_variables(codebook)
-
-
-def _stated(specification: Path) -> dict[str, Any]:
-    """Return the mechanism with its settings, as a specification states them; nothing where it does not."""
-    try:
-        return dict(json.loads(specification.read_text(encoding="utf-8"))["mechanism"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
 
 
 def parquet_in(root: Path, *, option: str) -> list[Path]:
