@@ -205,7 +205,6 @@ def test_other_settings_have_another_design_and_the_same_list_of_areas() -> None
     own = TopDown(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho=1, area_list=areas)
     other = own.with_settings(rho=2, queries=["sex"])
     shares = other.design.persons.shares
-    assert shares is not None
     assert shares.rho == 2
     assert shares.names == ["sex"]
     assert other.area_list is areas

@@ -75,6 +75,11 @@ class Shares:
         return cls(rho=found, levels=dict.fromkeys(levels, share), queries=shares)
 
     @classmethod
+    def none(cls, levels: Sequence[str]) -> Shares:
+        """Return the budget of what is not measured."""
+        return cls(rho=_NONE, levels=dict.fromkeys(levels, _NONE), queries={level: {} for level in levels})
+
+    @classmethod
     def read(cls, content: Mapping[str, Any], *, where: str = "budget") -> Shares:
         """Return the budget of a budget file; everything that is wrong with it is said at once."""
         problems: list[Problem] = []

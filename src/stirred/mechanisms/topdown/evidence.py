@@ -37,7 +37,7 @@ def verified(plan: TopDownPlan, release: Release, written: Written) -> Iterator[
     for part in plan.parts:
         arrays = derived.stores[part.name].check()
         yield Check(what=f"store of {part.records}", cells=arrays, result="as it was written")
-        if part.shares is None or "measurements" not in publish:
+        if not part.measured or "measurements" not in publish:
             continue
         areas = _of_the_budget(part, part.noise, written.public)
         if not areas:
@@ -114,7 +114,7 @@ def _audited_measurements(design: TopDownDesign, areas: pl.DataFrame, bundle: Bu
         spine = None
     for kind in design.kinds:
         name = kind.file("measurements")
-        if kind.shares is None or any(path in found.unread for path in _parts(bundle.public, name)):
+        if not kind.measured or any(path in found.unread for path in _parts(bundle.public, name)):
             continue
         if spine is None or not _of_the_budget(kind, areas_by_noise(kind, spine), bundle.public):
             found.bad("its areas, queries and variances are not those of the budget", where=f"public/{name}.parquet")
@@ -155,7 +155,7 @@ def _read(public: Path, name: str) -> pl.DataFrame:
 def check_records(design: TopDownDesign, public: Path) -> Iterator[tuple[str, int, Sequence[str]]]:
     """Yield for every file of records what was compared, how often, and what was wrong."""
     counted: dict[str, pl.DataFrame] = {}
-    for kind in (kind for kind in design.kinds if kind.shares is not None and "records" in design.settings.publish):
+    for kind in (kind for kind in design.kinds if kind.measured and "records" in design.settings.publish):
         in_counts, in_records = kind.file("counts"), kind.file("records")
         try:
             areas, counts, records = (_read(public, name) for name in (AREAS, in_counts, in_records))
@@ -273,7 +273,7 @@ def small_law(design: TopDownDesign, dataset: Small) -> ShiftLaw:
     for depth in range(spine.depth):
         areas = spine.geocodes[depth].to_list()
         inside = [[c for leaf, c in dataset if leaf[:depth] == area] for area in areas]
-        since = spine.carried(depth, range(len(areas)), idle=design.persons.idle)
+        since = spine.carried(depth, range(len(areas)), idle=design.persons.shares.idle)
         for query, sigma2 in noisy_queries(design.persons, spine, depth):
             for own, first in zip(inside, since.tolist(), strict=True):
                 for cell in sorted({int(query.cell_of[c]) for c in cells}) if first in sigma2 else ():

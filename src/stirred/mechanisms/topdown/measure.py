@@ -229,8 +229,6 @@ NoisyQuery = tuple[MarginalQuery, dict[int, Fraction]]  # with variance paramete
 def noisy_queries(kind: RecordKind, spine: Spine, depth: int) -> Iterator[NoisyQuery]:
     """Yield what is measured at a level."""
     names, shares = spine.names, kind.shares
-    if shares is None:
-        return
     for name in shares.measured(names[depth]):
         query = kind.schema.query(name)
         found = {s: shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
@@ -272,7 +270,7 @@ def measure(
         "schema": schema_document(part.schema),
         "levels": spine.names,
         "shard": cut,
-        "budget": None if part.shares is None else part.shares.document(),
+        "budget": part.shares.document(),
         "seeded": entropy.seeded,
     }
     writer = StoreWriter(folder, header)
@@ -306,7 +304,7 @@ def _tasks(
         yield LevelTask(
             level=level,
             first=areas.start,
-            since=spine.carried(own, areas, idle=part.idle),
+            since=spine.carried(own, areas, idle=part.shares.idle),
             counts=counts(part.counts, own, areas),
             queries=asked[own] if own < until else (),
             rules=tuple(
@@ -374,8 +372,8 @@ def noisy(
 def areas_by_noise(kind: RecordKind, spine: Spine) -> dict[tuple[str, str, str], int]:
     """Return how many areas each level, query and variance parameter has: what an audit of the files looks for."""
     found: dict[tuple[str, str, str], int] = {}
-    for depth, level in enumerate(spine.names if kind.shares is not None else ()):
-        carried = spine.carried(depth, range(spine.areas(depth)), idle=kind.idle)
+    for depth, level in enumerate(spine.names):
+        carried = spine.carried(depth, range(spine.areas(depth)), idle=kind.shares.idle)
         since, areas = (each.tolist() for each in np.unique(carried, return_counts=True))
         for query, sigma2 in noisy_queries(kind, spine, depth):
             for first, many in zip(since, areas, strict=True):

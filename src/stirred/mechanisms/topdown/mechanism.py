@@ -179,7 +179,7 @@ class TopDown(SettingsMechanism):
         measured = " and ".join(
             f"{' x '.join(kind.schema.names)} ({plural(kind.unit)}, rho {kind.shares.rho})"
             for kind in self.design.kinds
-            if kind.shares is not None
+            if kind.measured
         )
         further = [each for each in self.settings.publish if each != "measurements"]
         made = ""
@@ -208,7 +208,7 @@ class TopDown(SettingsMechanism):
         promised = [
             self._of_kind(kind, name=name, stage=stage, post_imputation=post_imputation)
             for kind in self.design.kinds
-            if kind.shares is not None
+            if kind.measured
         ]
         if len(promised) == 1:
             return promised[0]
@@ -227,7 +227,6 @@ class TopDown(SettingsMechanism):
         return replace(both, theorem=theorem, assumptions=tuple(each for each in both.assumptions if each != FRESH))
 
     def _of_kind(self, kind: RecordKind, *, name: str, stage: str, post_imputation: bool | None) -> Specification:
-        assert kind.shares is not None
         zeros = [" and ".join(f"{a} {'/'.join(codes)}" for a, codes in zero.items()) for zero in kind.settings.zeros]
         kinds = [self.unit, *([self.settings.units.unit] if self.settings.units else [])]
         return Specification(
@@ -335,7 +334,7 @@ class TopDown(SettingsMechanism):
             for part in plan.parts
         }
         derived = DerivedFiles(
-            parts=[part for part, _ in plan.measured],
+            parts=plan.measured,
             stores=stores,
             settings=self.settings,
             work=self.progress_place or place / "work",
@@ -429,10 +428,10 @@ class TopDown(SettingsMechanism):
     def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
         """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
         found = []
-        for part, shares in plan.measured if "measurements" in self.settings.publish else ():
-            for level in reversed([*shares.levels]):
-                for query in shares.measured(level):
-                    if (sigma2 := shares.sigma2(level, query)) is not None:
+        for part in plan.measured if "measurements" in self.settings.publish else ():
+            for level in reversed([*part.shares.levels]):
+                for query in part.shares.measured(level):
+                    if (sigma2 := part.shares.sigma2(level, query)) is not None:
                         error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
                         named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
                         place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
@@ -451,9 +450,9 @@ class TopDown(SettingsMechanism):
         return [
             Section(
                 title=f"Measurements of {part.records}",
-                blocks=(noise, noise_grid(shares), costs, cost_grid(plan.costs(part))),
+                blocks=(noise, noise_grid(part.shares), costs, cost_grid(plan.costs(part))),
             )
-            for part, shares in plan.measured
+            for part in plan.measured
         ]
 
     # ---- audits
@@ -481,7 +480,7 @@ class TopDown(SettingsMechanism):
 
 def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
     """Yield the files that a release may have, by the settings alone, in the order in which they are listed."""
-    publish, measured = design.settings.publish, [kind for kind in design.kinds if kind.shares is not None]
+    publish, measured = design.settings.publish, [kind for kind in design.kinds if kind.measured]
     one, side = partial(PublicFile, kind="side"), partial(PublicFile, kind="side", in_parts=True)
     yield one(name=SPINE, columns=SPINE_COLUMNS, words="all areas, each with its level and the area above it")
     for kind in design.kinds:

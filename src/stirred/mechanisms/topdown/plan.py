@@ -52,19 +52,18 @@ class TopDownPlan(Plan):
     def releases(self) -> Mapping[str, Sequence[str]]:
         if "records" not in self.design.settings.publish:
             return {"households": (), "persons": ()}
-        columns = {part.name: self.design.record_columns(part) for part, _ in self.measured}
+        columns = {part.name: self.design.record_columns(part) for part in self.measured}
         persons = columns[PERSONS]
         if self.one_file:
             return {"households": persons, "persons": ()}
         return {"households": columns.get(UNITS, ()), "persons": persons}
 
     @property
-    def measured(self) -> list[tuple[Population, Shares]]:
-        return [(part, part.shares) for part in self.parts if part.shares is not None]
+    def measured(self) -> list[Population]:
+        return [part for part in self.parts if part.measured]
 
     def costs(self, part: Population) -> list[ChangeCost]:
         """Return what changes of one record cost; areas of some levels may leave their budget to their only child."""
-        assert part.shares is not None
         bypassed = [name for name, some in zip(self.spine.names, self.spine.bypassed, strict=True) if some.any()]
         return part.shares.certificate(part.schema, bypassed=bypassed)
 
@@ -87,9 +86,9 @@ class TopDownPlan(Plan):
         arm = f"; records by the arm {settings.arm}" if "records" in settings.publish else ""
         choices = {"publish": [*settings.publish], "arm": settings.arm}
         found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=choices))
-        for part, shares in self.measured:
-            sigma2, costs = noise_values(shares), self.costs(part)
-            shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]
+        for part in self.measured:
+            sigma2, costs = noise_values(part.shares), self.costs(part)
+            shown = [f"{n}: " + ", ".join(f"{q} {deviation(part.shares, n, q)}" for q in sigma2[n]) for n in areas]
             found += [
                 Fact(
                     label=f"noise of {part.records}",
@@ -110,7 +109,7 @@ class TopDownPlan(Plan):
 def unmeasured(parts: Iterable[Population]) -> Iterator[Doubt]:
     """Yield the attributes that no query counts: records still carry their codes."""
     for part in parts:
-        for place, name in enumerate(part.schema.names) if part.shares is not None else ():
+        for place, name in enumerate(part.schema.names) if part.measured else ():
             if all(query.kept[place] == SUMMED for query in part.queries.values()):
                 yield Doubt(
                     kind="unmeasured",
