@@ -89,7 +89,7 @@ class PublishedMeasurements:
     @cached_property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what was measured, by the names in the file."""
-        return {name: query for name, query, sign, _ in self._descriptions.values() if sign is None}
+        return {each.name: each.query for each in self._asked.values() if each.sign is None}
 
     @cached_property
     def named_by(self) -> Literal["spine", "constraints", "rows"]:
@@ -107,8 +107,8 @@ class PublishedMeasurements:
         return "constraints"
 
     @cached_property
-    def _descriptions(self) -> dict[tuple[Any, ...], tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]]:
-        """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
+    def _asked(self) -> dict[tuple[Any, ...], RowQuery]:
+        """Return what rows ask, for each way in which they describe it."""
         columns = _described(self.schema)
         if not self.rows:
             return {}
@@ -153,14 +153,11 @@ class PublishedMeasurements:
         """Return the subspaces for all queries and known values of the file."""
         known = []
         columns = _described(self.schema)
-        for key, (label, query, sign, group) in self._descriptions.items():
+        for key, asked in self._asked.items():
             same = [pl.col(name).eq_missing(value) for name, value in zip(columns, key, strict=True)]
-            if sign is None or sign == ">=":
-                continue
-            for level, each in self.rows.items():
-                rows, size = self._read(each.filter(same)), 1 if group else query.size
-                self._check_rows(rows, label, size, level)
-                known.append(_known_of(query, sign, group, _values(rows, size)))
+            if asked.sign in ("=", "<="):
+                for level, each in self.rows.items():
+                    known.append(asked.known(self._values(self._read(each.filter(same)), asked, level)))
         total = [self.schema.query(TOTAL)] if self.totals else []
         return SubspaceModel.of(self.schema, queries=[*self.queries.values(), *total], known=known)
 
@@ -223,25 +220,23 @@ class PublishedMeasurements:
         answers: list[Answers] = []
         known: list[Constraint] = []
         for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
-            label, query, sign, group = self._descriptions[key]
-            places = part[_PLACE].to_numpy()
-            self._check_rows(part, label, 1 if group else query.size, level.name)
-            values = _values(part, 1 if group else query.size)
-            if sign is not None:
-                known.append(_placed(_known_of(query, sign, group, values), places, len(codes)))
+            asked, places = self._asked[key], part[_PLACE].to_numpy()
+            values = self._values(part, asked, level.name)
+            if asked.sign is not None:
+                known.append(_placed(asked.known(values), places, len(codes)))
                 continue
             variance = part["variance"].to_numpy()
             exact = variance == 0  # without noise
-            spread, whole = np.full(len(codes), np.inf), np.zeros((len(codes), query.size), dtype=values.dtype)
+            spread, whole = np.full(len(codes), np.inf), np.zeros((len(codes), asked.size), dtype=values.dtype)
             spread[places[~exact]], whole[places] = variance[~exact], values
-            answers.append(Answers(query=query, values=whole, variance=spread))
+            answers.append(Answers(query=asked.query, values=whole, variance=spread))
             if exact.any():
-                known.append(_placed(_known_of(query, "=", None, values[exact]), places[exact], len(codes)))
+                known.append(_placed(asked.known(values[exact]), places[exact], len(codes)))
         return replace(level, answers=tuple(answers), known=tuple(known))
 
-    def _check_rows(self, part: pl.DataFrame, label: str, size: int, level: str) -> None:
-        """Refuse rows of one query that are repeated, too short, or have no values."""
-        problems = []
+    def _values(self, part: pl.DataFrame, asked: RowQuery, level: str) -> np.ndarray[tuple[int, int], Any]:
+        """Return the values of one query, a row for each area; refuse rows that are repeated, too short, or empty."""
+        problems, size = [], asked.size
         for wrong, what, remedy in (
             (part["geocode"].is_duplicated(), "is measured twice in the same area", "keep one row for each area"),
             (part["value"].list.len() != size, f"has not {size:,} values", "write a value for every cell of the query"),
@@ -249,28 +244,39 @@ class PublishedMeasurements:
         ):
             if wrong.fill_null(value=True).any():
                 row = part.filter(wrong.fill_null(value=True)).row(0, named=True)
-                what = f'{label} of {level} "{row["geocode"]}" {what}'
+                what = f'{asked.name} of {level} "{row["geocode"]}" {what}'
                 problems.append(Problem(what=what, where=self._place(row), remedy=remedy))
         if problems:
             raise DataError(problems)
+        return part["value"].explode().to_numpy().reshape(part.height, size)
 
 
-def _values(rows: pl.DataFrame, size: int) -> np.ndarray[tuple[int, int], Any]:
-    return rows["value"].explode().to_numpy().reshape(rows.height, size)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowQuery:
+    """What rows ask: a query, by its name in the file; of constraints their sign, and the one group that they name."""
+
+    name: str
+    query: MarginalQuery
+    sign: Sign | None = None
+    group: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Return how many values a row has."""
+        return self.query.size if self.group is None else 1
+
+    def known(self, values: Any) -> Constraint:
+        """Return what is known in these rows; a constraint on one group says nothing of the others."""
+        values, sign = np.asarray(values, dtype=np.int64), self.sign or "="
+        if self.group is not None:
+            whole = np.full((len(values), self.query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
+            whole[:, np.ravel_multi_index(self.group, self.query.shape)] = values[:, 0]
+            values, sign = whole, sign if sign == ">=" else "<="
+        return Constraint(query=self.query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
 
 
 def _described(schema: Schema) -> list[str]:
     return ["query_name", *schema.names, "query_shape", "sign"]
-
-
-def _known_of(query: MarginalQuery, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Constraint:
-    """Return what is known in these rows; a constraint on one group says nothing of the others."""
-    values = np.asarray(values, dtype=np.int64)
-    if group is not None:
-        whole = np.full((len(values), query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
-        whole[:, np.ravel_multi_index(group, query.shape)] = values[:, 0]
-        values, sign = whole, sign if sign == ">=" else "<="
-    return Constraint(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
 
 
 def _placed(known: Constraint, places: Places, areas: int) -> Constraint:
@@ -279,8 +285,8 @@ def _placed(known: Constraint, places: Places, areas: int) -> Constraint:
     return Constraint(query=known.query, sign=known.sign, values=values, given=given)
 
 
-def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]:
-    """Return what a row asks: by its columns, or by its name where it has none; and the one group that it names."""
+def _query_of(row: Mapping[str, Any], schema: Schema) -> RowQuery:
+    """Return what a row asks: by its columns, or by its name where it has none."""
     name = str(row["query_name"])
     shape = None if row["query_shape"] is None else [int(each) for each in row["query_shape"].split("x") if each != "1"]
     sign = None if row["sign"] is None else _SIGNS.get(row["sign"].strip())
@@ -297,7 +303,8 @@ def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuer
     if one:
         if sign is None or shape:
             raise bad_file(f"{name} names one group and not the others", where="", remedy="name all groups")
-        return name, query, sign, tuple(_ONE_GROUP[said[each]][1] if said[each] in one else 0 for each in schema.names)
+        group = tuple(_ONE_GROUP[said[each]][1] if said[each] in one else 0 for each in schema.names)
+        return RowQuery(name=name, query=query, sign=sign, group=group)
     if shape is not None and shape != [each for each in query.shape if each > 1]:
         raise bad_file(
             f"{name} has the shape {row['query_shape']}, and in the schema {schema.name} it has "
@@ -305,7 +312,7 @@ def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuer
             where="",
             remedy="name the schema of the file with --schema",
         )
-    return name, query, sign, None
+    return RowQuery(name=name, query=query, sign=sign)
 
 
 def _kept(said: str | None, attribute: Attribute, one: Collection[str], name: str) -> str:
