@@ -43,7 +43,6 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
     Constraint,
     GroupTotal,
     Level,
-    Places,
     Sign,
     Tree,
 )
@@ -106,10 +105,15 @@ class PublishedMeasurements:
                 return "rows"
         return "constraints"
 
+    @property
+    def _columns(self) -> list[str]:
+        """Return the columns in which a row says what it asks."""
+        return ["query_name", *self.schema.names, "query_shape", "sign"]
+
     @cached_property
     def _asked(self) -> dict[tuple[Any, ...], RowQuery]:
         """Return what rows ask, for each way in which they describe it."""
-        columns = _described(self.schema)
+        columns = self._columns
         if not self.rows:
             return {}
         frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
@@ -152,9 +156,8 @@ class PublishedMeasurements:
     def model(self) -> SubspaceModel:
         """Return the subspaces for all queries and known values of the file."""
         known = []
-        columns = _described(self.schema)
         for key, asked in self._asked.items():
-            same = [pl.col(name).eq_missing(value) for name, value in zip(columns, key, strict=True)]
+            same = [pl.col(name).eq_missing(value) for name, value in zip(self._columns, key, strict=True)]
             if asked.sign in ("=", "<="):
                 for level, each in self.rows.items():
                     known.append(asked.known(self._values(self._read(each.filter(same)), asked, level)))
@@ -198,7 +201,7 @@ class PublishedMeasurements:
         """Read the rows of a level, or of those of its areas that lie in some neighbours at the cut."""
         rows = self.rows.get(self.spine.names[depth])
         if rows is None:
-            return pl.DataFrame(schema=dict.fromkeys((*_described(self.schema), "geocode"), pl.String))
+            return pl.DataFrame(schema=dict.fromkeys((*self._columns, "geocode"), pl.String))
         if start is not None:
             low, high = (self.spine.within(self.cut, place, depth) for place in (start, stop - 1))
             codes = self.spine.geocodes[depth][low.start : high.stop]
@@ -219,11 +222,11 @@ class PublishedMeasurements:
         own = rows.join(place, on="geocode", how="inner", maintain_order="left")
         answers: list[Answers] = []
         known: list[Constraint] = []
-        for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
+        for key, part in own.partition_by(self._columns, as_dict=True, maintain_order=True).items():
             asked, places = self._asked[key], part[_PLACE].to_numpy()
             values = self._values(part, asked, level.name)
             if asked.sign is not None:
-                known.append(_placed(asked.known(values), places, len(codes)))
+                known.append(asked.known(values, places, len(codes)))
                 continue
             variance = part["variance"].to_numpy()
             exact = variance == 0  # without noise
@@ -231,7 +234,7 @@ class PublishedMeasurements:
             spread[places[~exact]], whole[places] = variance[~exact], values
             answers.append(Answers(query=asked.query, values=whole, variance=spread))
             if exact.any():
-                known.append(_placed(asked.known(values[exact]), places[exact], len(codes)))
+                known.append(asked.known(values[exact], places[exact], len(codes)))
         return replace(level, answers=tuple(answers), known=tuple(known))
 
     def _values(self, part: pl.DataFrame, asked: RowQuery, level: str) -> np.ndarray[tuple[int, int], Any]:
@@ -265,24 +268,17 @@ class RowQuery:
         """Return how many values a row has."""
         return self.query.size if self.group is None else 1
 
-    def known(self, values: Any) -> Constraint:
-        """Return what is known in these rows; a constraint on one group says nothing of the others."""
-        values, sign = np.asarray(values, dtype=np.int64), self.sign or "="
-        if self.group is not None:
-            whole = np.full((len(values), self.query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
-            whole[:, np.ravel_multi_index(self.group, self.query.shape)] = values[:, 0]
-            values, sign = whole, sign if sign == ">=" else "<="
-        return Constraint(query=self.query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
-
-
-def _described(schema: Schema) -> list[str]:
-    return ["query_name", *schema.names, "query_shape", "sign"]
-
-
-def _placed(known: Constraint, places: Places, areas: int) -> Constraint:
-    values, given = np.zeros((areas, known.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
-    values[places], given[places] = known.values, True
-    return Constraint(query=known.query, sign=known.sign, values=values, given=given)
+    def known(self, values: Any, places: Any = slice(None), areas: int | None = None) -> Constraint:
+        """Return what is known in some areas of a level; a constraint on one group says nothing of the others."""
+        areas, sign = len(values) if areas is None else areas, self.sign or "="
+        whole, given = np.zeros((areas, self.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
+        if self.group is None:
+            whole[places] = values
+        else:
+            whole[places], sign = (0, ">=") if sign == ">=" else (NO_BOUND, "<=")
+            whole[places, np.ravel_multi_index(self.group, self.query.shape)] = values[:, 0]
+        given[places] = True
+        return Constraint(query=self.query, sign=sign, values=whole, given=given)
 
 
 def _query_of(row: Mapping[str, Any], schema: Schema) -> RowQuery:
