@@ -89,6 +89,7 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
         for name, code in listing.select("area", "geocode").iter_rows():
             members.setdefault(name, []).append(published.block(code))
+        _refuse_unknown_areas([code for own in members.values() for code in own], published, "--areas")
     if options.targets is not None:
         request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
         targets = _targets(request, published, members, f"--targets {options.targets}")
@@ -293,7 +294,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     published = given.opened()
     query, cell = where_query(published.schema, options.where)
     areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.spine.geocodes[0][0]]
-    _refuse_unknown_areas(areas, published)
+    _refuse_unknown_areas(areas, published, _ASKED)
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
@@ -388,15 +389,16 @@ def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, in
     return MarginalQuery(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
 
 
-def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements) -> None:
+def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements, where: str) -> None:
     """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
     every = [code for own in published.spine.geocodes for code in own]
     problems = []
     for code in sorted({*codes} - {*every}):
         near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
         remedy = f"did you mean {listed(near[:3])}? " if near else ""
-        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
-        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+        in_full = "Write it in full; areas without rows exist if --spine lists them"
+        remedy += in_full if published.by_prefix else "Geocodes of all areas are in spine.parquet"
+        problems.append(Problem(what=f'there is no area "{code}"', where=where, remedy=remedy))
     if problems:
         raise PlanError(problems)
 

@@ -282,7 +282,6 @@ class Unions:
     def __init__(self, model: SubspaceModel, members: Mapping[str, Sequence[str]]) -> None:
         cells, width = model.spaces.cells, model.spaces.width
         self._model = model
-        self._members = members
         self._of: dict[str, list[str]] = {}
         for name, codes in members.items():
             for code in {*codes}:
@@ -315,9 +314,6 @@ class Unions:
         loads = self._swept(top.up, levels[: len(top.own)])
         root = top.by_level[0]
         for name, union in self._all.items():
-            if absent := sorted({*self._members[name]} - union.found):
-                remedy = "correct its geocodes; areas without rows exist if --spine lists them"
-                raise bad_plan(f"{listed(absent[:5])} of '{name}' is not in the file", where="areas", remedy=remedy)
             for look, matrix in self._whole(loads[name]).items():
                 known = root.spread[look].take(root.kinds[:1])
                 union.add(look, matrix, known, size=known)
