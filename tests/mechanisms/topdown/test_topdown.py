@@ -218,6 +218,7 @@ def test_other_settings_have_another_design_and_the_same_list_of_areas() -> None
         ({"budget": "us-2020-pl-persons"}, "budget: a budget file says rho and queries itself"),
         ({"budget": "none.toml", "rho": None, "queries": []}, "cannot read the budget file"),
         ({"levels": []}, "there are no levels"),
+        ({"publish": []}, "publish: nothing that is measured would be published"),
         ({"levels": ["ward", "Ward"]}, "levels: there are no levels, or two of one name"),
         ({"widths": [3, 4]}, "widths: widths do not fit the levels"),
         ({"geocode": "code", "widths": [4, 3, 5]}, "widths: widths do not fit the levels"),

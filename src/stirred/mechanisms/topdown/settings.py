@@ -331,6 +331,9 @@ def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
     """Yield what stands against records, or asks for something of records where there are none."""
     settings = design.settings
     records = "records" in settings.publish
+    if not settings.publish:
+        remedy = 'write publish = ["measurements"], or name others of the three'
+        yield Problem(what="nothing that is measured would be published", where="publish", remedy=remedy)
     for kind in design.kinds:
         if kind.settings.agrees_with is not None and (not records or not kind.measured):
             remedy = 'write publish = ["measurements", "records"], and a budget'
