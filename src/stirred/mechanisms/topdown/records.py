@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import product
+from functools import cached_property, partial, reduce
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -193,34 +192,28 @@ class Layout:
     """How the records of a part are written: in the columns of the file, and in their types."""
 
     areas: pl.DataFrame  # geocode, and the columns that name the area in the file, in the order of the leaves
-    columns: Mapping[str, tuple[str, pl.DataType]]  # by attribute
-    codes: Mapping[str, tuple[str, ...]]  # of each attribute
+    codes: Mapping[str, pl.Series]  # of each attribute, called and typed as in the file
 
     @classmethod
     def of(cls, part: Population, types: Mapping[str, pl.DataType]) -> Layout:
         """Return the layout of a file with columns of these types."""
-        columns = {}
+        codes = {}
         for attribute, name in zip(part.schema.attributes, part.columns, strict=True):
-            kind = types.get(name, pl.String())
-            codes = pl.Series(attribute.codes, dtype=pl.String)
-            fits = kind.is_integer() and not codes.cast(kind, strict=False).null_count()
-            columns[attribute.name] = (name, kind if fits else pl.String())
-        own = part.spine.leaves
-        own = own.cast({name: types[name] for name in own.columns if name in types}, strict=False)
-        if "geocode" not in own.columns:
-            own = pl.DataFrame([part.spine.geocodes[-1].cast(pl.String).alias("geocode"), *own.get_columns()])
-        return cls(
-            areas=own,
-            columns=columns,
-            codes={attribute.name: attribute.codes for attribute in part.schema.attributes},
-        )
+            own, kind = pl.Series(name, attribute.codes, dtype=pl.String), types.get(name, pl.String())
+            fits = kind.is_integer() and not own.cast(kind, strict=False).null_count()
+            codes[attribute.name] = own.cast(kind) if fits else own
+        areas = part.spine.leaves
+        areas = areas.cast({name: types[name] for name in areas.columns if name in types}, strict=False)
+        if "geocode" not in areas.columns:
+            areas = pl.DataFrame([part.spine.geocodes[-1].cast(pl.String).alias("geocode"), *areas.get_columns()])
+        return cls(areas=areas, codes=codes)
 
     def of_counts(self, counts: pl.DataFrame) -> pl.DataFrame:
         """Return counts (geocode, attributes, count) in the columns of the file."""
         leaves = self.areas["geocode"].cast(pl.String)
         leaf = counts["geocode"].replace_strict(leaves, np.arange(len(leaves)), return_dtype=pl.Int64)
         places = self.areas.select(self.places)[leaf.to_numpy()]
-        values = [counts[own].cast(kind).alias(name) for own, (name, kind) in self.columns.items()]
+        values = [counts[name].cast(own.dtype).alias(own.name) for name, own in self.codes.items()]
         return pl.DataFrame([*places.get_columns(), *values, counts["count"]])
 
     @property
@@ -229,18 +222,12 @@ class Layout:
 
     def every_cell(self, variables: Sequence[str]) -> pl.DataFrame | None:
         """Return all cells of a table: areas that exist, by all codes; None where there are too many."""
-        of_areas = [name for name in variables if name in self.places]
-        areas = self.areas.select(of_areas).unique(maintain_order=True)
-        own = {name: (kind, self.codes[attribute]) for attribute, (name, kind) in self.columns.items()}
-        codes = [own[name] for name in variables if name not in of_areas]
-        if max(1, areas.height) * prod(len(each) for _, each in codes) > _MOST_CELLS:
+        found = [own.to_frame() for own in self.codes.values() if own.name in variables]
+        if places := [name for name in variables if name in self.places]:
+            found.append(self.areas.select(places).unique())
+        if prod(frame.height for frame in found) > _MOST_CELLS:
             return None
-        kinds = {name: own[name][0] for name in variables if name not in of_areas}
-        rows = [*product(*(each for _, each in codes))]
-        cells = pl.DataFrame(rows, schema=dict.fromkeys(kinds, pl.String), orient="row").cast(kinds)  # type: ignore[arg-type]
-        return (areas.join(cells, how="cross") if of_areas and kinds else areas if of_areas else cells).select(
-            variables
-        )
+        return reduce(partial(pl.DataFrame.join, how="cross"), found).select(variables)
 
 
 def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:
