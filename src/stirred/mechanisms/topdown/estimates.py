@@ -92,7 +92,7 @@ class TreeEstimates:
 
     up: UpwardPass
     by_level: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
-    in_pieces: bool = False  # whether the areas of the lowest level have trees of their own
+    own: range  # the levels that this tree alone has; areas with trees of their own belong to these
 
     @property
     def model(self) -> SubspaceModel:
@@ -101,11 +101,6 @@ class TreeEstimates:
     @property
     def residuals(self) -> Residuals:
         return self.up.residuals
-
-    @property
-    def own(self) -> range:
-        """Return the levels that this tree alone has."""
-        return range(len(self.by_level) - self.in_pieces)
 
     def of(self, level: int, query: MarginalQuery, places: Places | None = None) -> QueryEstimate:
         """Return the estimates of a query in the areas at these places of a level."""
@@ -164,7 +159,7 @@ def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: SubspaceMo
     """
     model = model or SubspaceModel.of_trees([tree], groups)
     up = upward(model, regrouped(tree, groups))
-    return TreeEstimates(up=up, by_level=_shown(downward(up)))
+    return _shown(up, downward(up))
 
 
 def estimate_in_pieces(
@@ -185,16 +180,17 @@ def estimate_in_pieces(
     up = upward(model, whole, beneath=beneath)
     del beneath
     finals = downward(up)
-    yield TreeEstimates(up=up, by_level=_shown(finals), in_pieces=True)
+    yield _shown(up, finals, apart=1)
     place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
         passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
-        yield TreeEstimates(up=passed, by_level=_shown(downward(passed, top=at(finals[-1], place[code]))))
+        yield _shown(passed, downward(passed, top=at(finals[-1], place[code])))
 
 
-def _shown(by_level: Iterable[LevelEstimates]) -> tuple[LevelEstimates, ...]:
-    return tuple(estimates for estimates in by_level if not isinstance(estimates.level, GroupLevel))
+def _shown(up: UpwardPass, found: Iterable[LevelEstimates], *, apart: int = 0) -> TreeEstimates:
+    by_level = tuple(estimates for estimates in found if not isinstance(estimates.level, GroupLevel))
+    return TreeEstimates(up=up, by_level=by_level, own=range(len(by_level) - apart))
 
 
 # ---- as they are written ----------------------------------------------------------------------------------
