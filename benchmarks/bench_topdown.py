@@ -116,7 +116,7 @@ def draw(folder: Path) -> None:
     from stirred.randomness.entropy import Entropy
 
     areas = pl.read_parquet(folder / "areas.parquet")
-    TopDown.of(**SETTINGS, area_list=areas).working_in(folder, progress=folder / "work").release(
+    TopDown(**SETTINGS, area_list=areas).working_in(folder, progress=folder / "work").release(
         read_persons(folder), Entropy.from_os()
     )
 

@@ -145,7 +145,7 @@ EXAMPLES: dict[type, list[Any]] = {
     NoisyTables: [NoisyTables(**{"tables": [["a", "b"], ["b"]], **settings}) for settings in TABLES_WITH_NOISE],
     ShuffleSwap: [ShuffleSwap(**ROLES, rate=rate) for rate in ("0", "1/10", "1/2", "9/10", "1")],
     TopDown: [
-        TopDown.of(levels=levels, attributes=["sex"], values={"sex": ["m", "f"]}, rho=rho, totals=totals)
+        TopDown(levels=levels, attributes=["sex"], values={"sex": ["m", "f"]}, rho=rho, totals=totals)
         for levels, rho, totals in (
             (["ward"], 1, []),
             (["region", "ward"], "1/2", ["region"]),

@@ -70,7 +70,7 @@ def test_a_plan_of_other_settings_or_other_data_is_never_released(name: str, tmp
     """A plan states the promise, and a release draws by its own settings: they must be the same."""
     mechanism, data = given(name, tmp_path)
     accepted = [doubt.name for doubt in mechanism.plan(data).doubts if doubt.refuses]
-    other = TopDown.of(levels=["ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho=3).plan(PEOPLE)
+    other = TopDown(levels=["ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho=3).plan(PEOPLE)
     with pytest.raises(PlanError, match="the plan was made for another mechanism"):
         mechanism.release(data, Entropy.from_os(), plan=other, accept=accepted)
     microdata = as_microdata(data)
@@ -92,7 +92,7 @@ def test_cell_keys_do_not_draw_by_another_table_than_their_promise() -> None:
 def topdown(**settings: Any) -> TopDown:
     codes = {"sex": ["m", "f"]}
     settings = {"rho": "1/2", **settings}
-    return TopDown.of(levels=["ward"], attributes=["sex"], values=codes, totals=["ward"], **settings)
+    return TopDown(levels=["ward"], attributes=["sex"], values=codes, totals=["ward"], **settings)
 
 
 def test_topdown_refuses_what_a_final_doubt_forbids() -> None:

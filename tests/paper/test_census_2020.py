@@ -69,7 +69,7 @@ def test_the_budget_of_the_dhc_is_what_one_replaced_record_costs(kind: str, unit
     """On all files of one and two records, by the exact law: not more than 4.9622 and 7.7005, and not less."""
     name = f"us-2020-dhc-{kind}"
     levels = [*Shares.read(read_budget(name)).levels][1:]
-    own = TopDown.of(levels=levels, attributes=[f"dhc-small-{kind}"], budget=name, totals=totals, unit=unit)
+    own = TopDown(levels=levels, attributes=[f"dhc-small-{kind}"], budget=name, totals=totals, unit=unit)
     result = audit(own)
     assert result.verdict is AuditVerdict.PASSED
     assert result.loss.low == result.budget == exact({"persons": "4.9622", "units": "7.7005"}[kind])
@@ -147,7 +147,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
         product, kind = part.name.split("-")
         schema = f"pl94-{kind}" if product == "pl" else f"dhc-small-{kind}"
         budget = Shares.read(read_budget(f"us-2020-{part.name}"))
-        topdown = TopDown.of(
+        topdown = TopDown(
             levels=[*budget.levels][1:], attributes=[schema], budget=f"us-2020-{part.name}", unit=part.unit
         )
         spec = topdown.specification(name="CEF", stage=published.domain.stage, post_imputation=True)

@@ -41,4 +41,4 @@ def topdown(**settings: Any) -> TopDown:
         "queries": ["total", "sex * age", "detailed"],
         "area_list": wards(),
     }
-    return TopDown.of(**(given | settings))
+    return TopDown(**(given | settings))

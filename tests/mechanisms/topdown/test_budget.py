@@ -256,7 +256,7 @@ def test_the_command_shows_noise_and_certificate_of_a_budget_file(tmp_path: Path
     assert dict(own.rows)["counts"] == "by a x b"
     assert own.values["certificate"]["b"]["rho"] == "1/2"
     budget.write_text(halves.replace("a_dpq", "old"), encoding="utf-8")
-    with pytest.raises(PlanError, match=r'ask for "old", without codes in the codebook.* is checked by `stirred plan`'):
+    with pytest.raises(PlanError, match=r'asks for "old", which the schema codebook does not have'):
         show_budget(TopDownBudgetOptions(file=str(budget), schema_=str(codebook)))
     with pytest.raises(PlanError, match="does not say what its queries ask"):
         show_budget(TopDownBudgetOptions(file=str(budget)))

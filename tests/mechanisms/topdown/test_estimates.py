@@ -570,16 +570,9 @@ def test_a_core_that_is_too_large_is_refused() -> None:
         Subspaces(schema=schema, core=frozenset({0, 1}))
 
 
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        (["c0", "b0"], 'has "b0" and also areas inside it'),
-        (["c0", "nowhere"], "\"nowhere\" of 'some' is not in the file"),
-    ],
-)
-def test_unions_of_overlapping_or_absent_areas_are_refused(members: list[str], message: str) -> None:
+def test_unions_of_overlapping_areas_are_refused() -> None:
     found = estimate(totals(([0], [0], [1]), ([0, 0], [0] * 2, [2] * 2), ([0, 0, 1, 1], [0] * 4, [3] * 4)))
-    unions = Unions(found.model, {"some": members})
+    unions = Unions(found.model, {"some": ["c0", "b0"]})
     unions.add(found)
-    with pytest.raises(PlanError, match=message):
+    with pytest.raises(PlanError, match='has "b0" and also areas inside it'):
         unions.finish()

@@ -117,10 +117,10 @@ def test_levels_in_the_wrong_order_are_doubted_before_small_areas_are_taken_for_
     ]
     people = pl.DataFrame(rows)
     given: dict[str, Any] = {"attributes": ["sex"], "values": {"sex": ["m", "f"]}, "rho": 1, "queries": ["detailed"]}
-    doubts = TopDown.of(levels=levels, **given).plan(people).doubts
+    doubts = TopDown(levels=levels, **given).plan(people).doubts
     assert [each.about for each in doubts if each.kind == "levels"] == ["region"]
     assert "every " + levels[0] + " has just one region" in next(each.what for each in doubts if each.kind == "levels")
-    right = TopDown.of(levels=["region", "district", "ward"], **given).plan(people).doubts
+    right = TopDown(levels=["region", "district", "ward"], **given).plan(people).doubts
     assert not [each for each in right if each.kind == "levels"]
 
 
@@ -128,7 +128,7 @@ def test_levels_and_queries_whose_names_run_together_have_noise_of_their_own() -
     """ "area" asked "type sex" is not "area type" asked "sex": noise that two rows share would cancel."""
     rows = [{"area": "A", "area type": "x", "sex": "m", "type sex": "m"} for _ in range(4)]
     codes = ["m", "f"]
-    design = TopDown.of(
+    design = TopDown(
         levels=["area", "area type"],
         attributes=["sex", "type sex"],
         values={"sex": codes, "type sex": codes},

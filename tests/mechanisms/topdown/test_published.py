@@ -274,17 +274,18 @@ def test_areas_that_only_their_parts_speak_of_are_added(tmp_path: Path) -> None:
     assert [own.to_list() for own in found.spine.geocodes] == [[""], ["001", "002"], ["002000000"]]
 
 
-def test_an_area_that_is_asked_for_exists_although_no_row_speaks_of_it(tmp_path: Path) -> None:
+def test_an_area_without_rows_exists_if_a_spine_lists_it(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"value": [10]}, {"geolevel": "State", "geocode": "001", "value": [4]}]
     path = one_file(tmp_path / "m.parquet", rows)
     (tmp_path / "small.toml").write_text(SMALL_TOML)
     options: dict[str, Any] = {"measurements": path, "schema_": str(tmp_path / "small.toml"), "out": tmp_path / "e.csv"}
-    assert run_estimate(HierarchyEstimateOptions(**options)).values["areas_without_rows"] == 0
+    run_estimate(HierarchyEstimateOptions(**options))
     assert pl.read_csv(tmp_path / "e.csv")["estimate"].to_list() == pytest.approx([7, 7])
     (tmp_path / "t.csv").write_text("geolevel,area,query_name,cell\nstate,002,total,0\nstate,001,total,0\n")
-    outcome = run_estimate(HierarchyEstimateOptions(**options, targets=tmp_path / "t.csv"))
-    assert outcome.values["areas_without_rows"] == 1
-    assert "1 area of --targets and --areas that no row speaks of" in dict(outcome.rows)["without rows"]
+    with pytest.raises(DataError, match=r'no cell 0 of it in state "002".*areas without rows exist'):
+        run_estimate(HierarchyEstimateOptions(**options, targets=tmp_path / "t.csv"))
+    (tmp_path / "spine.csv").write_text("geocode,geolevel,parent\n001,State,\n002,State,\n")
+    run_estimate(HierarchyEstimateOptions(**options, targets=tmp_path / "t.csv", spine=tmp_path / "spine.csv"))
     found = pl.read_csv(tmp_path / "e.csv")
     assert found["estimate"].to_list() == pytest.approx([6, 4])
     assert (found["std_dev"] ** 2).to_list() == pytest.approx([4, 2])
@@ -482,6 +483,9 @@ def test_targets_that_are_not_there_are_refused_all_at_once(
         run_estimate(options_of(folder, targets=tmp_path / "targets.csv"))
     assert 'row 1: total: there is no cell 0 of it in State "07"' in str(error.value)
     assert "'income' asks for" in str(error.value)
+    (tmp_path / "areas.csv").write_text(f"area,geocode\ntown,{BLOCKS[1]}\ntown,{BLOCKS[1][1:]}\n")
+    with pytest.raises(PlanError, match=f'no area "{BLOCKS[1][1:]}".*did you mean "{BLOCKS[1]}".*if spine= lists'):
+        run_estimate(options_of(folder, areas=tmp_path / "areas.csv"))
     with pytest.raises(PlanError, match="there is no schema 'nothing'"):
         run_estimate(options_of(folder, schema_="nothing"))
 

@@ -15,7 +15,7 @@ from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.registry import build, settings_for
-from stirred.mechanisms.topdown.measure import class_counts
+from stirred.mechanisms.topdown.measure import areas_by_noise
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.randomness.entropy import Entropy, EntropyError
 from stirred.spec import catalogue
@@ -39,7 +39,7 @@ PRODUCTION: dict[str, Any] = {
 
 
 def test_the_production_settings_promise_what_theorem_2_says() -> None:
-    promised = TopDown.of(**PRODUCTION).specification(name="CEF", stage="edited-file")
+    promised = TopDown(**PRODUCTION).specification(name="CEF", stage="edited-file")
     known = catalogue.load("das-2020-topdown-pl").specification
     assert promised.budget.realised == known.budget.realised
     assert promised.budget.realised == exact(Fraction(542, 339) ** 2 + Fraction(3379, 12343) ** 2)
@@ -52,7 +52,7 @@ def test_the_production_settings_promise_what_theorem_2_says() -> None:
 
 
 def test_levels_are_called_as_the_budget_file_spells_them() -> None:
-    names = TopDown.of(**PRODUCTION).design.names
+    names = TopDown(**PRODUCTION).design.names
     assert names == ("US", "State", "County", "Tract", "Block_Group", "Block")
     assert topdown().design.names == ("all", *LEVELS)
 
@@ -137,8 +137,7 @@ def test_a_release_has_the_measurements_of_every_area_and_a_second_one_is_refuse
     assert [*release.public] == ["spine", "measurements", "constraints"]
     rows = release.public["measurements"]
     plan = own.plan(people())
-    assert plan.parts[0].shares is not None
-    counts = class_counts(plan.spine, plan.parts[0].schema, plan.parts[0].shares)
+    counts = areas_by_noise(plan.parts[0], plan.spine)
     assert rows.height == sum(counts.values())
     totals = release.public["constraints"]
     truth = dict(people().group_by("region").len().iter_rows())
@@ -171,7 +170,7 @@ def test_persons_and_units_are_measured_with_independent_noise() -> None:
 def test_facilities_without_an_area_of_their_own_are_refused_by_column() -> None:
     homes = pl.DataFrame({"hid": ["1", "2"], "place": ["h", "g"]})
     persons = pl.DataFrame({"hid": ["1", "1", "2"], "ward": ["a", "a", "b"], "place": ["h", "h", "g"]})
-    own = TopDown.of(
+    own = TopDown(
         levels=["ward"],
         attributes=["place"],
         values={"place": ["h", "g"]},
@@ -201,13 +200,25 @@ def test_areas_read_off_the_file_refuse_a_release_until_somebody_accepts_it() ->
     assert any("areas-from-file" in each for each in release.specification.assumptions)
 
 
+def test_other_settings_have_another_design_and_the_same_list_of_areas() -> None:
+    areas = pl.DataFrame({"region": ["N"], "ward": [1]})
+    own = TopDown(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho=1, area_list=areas)
+    other = own.with_settings(rho=2, queries=["sex"])
+    shares = other.design.persons.shares
+    assert shares.rho == 2
+    assert shares.names == ["sex"]
+    assert other.area_list is areas
+    assert other != own == own.with_settings()
+
+
 @pytest.mark.parametrize(
     ("settings", "piece"),
     [
         ({"rho": None}, "budget: no budget is given"),
         ({"budget": "us-2020-pl-persons"}, "budget: a budget file says rho and queries itself"),
         ({"budget": "none.toml", "rho": None, "queries": []}, "cannot read the budget file"),
-        ({"levels": []}, "levels: is needed"),
+        ({"levels": []}, "there are no levels"),
+        ({"publish": []}, "publish: nothing that is measured would be published"),
         ({"levels": ["ward", "Ward"]}, "levels: there are no levels, or two of one name"),
         ({"widths": [3, 4]}, "widths: widths do not fit the levels"),
         ({"geocode": "code", "widths": [4, 3, 5]}, "widths: widths do not fit the levels"),

@@ -65,12 +65,19 @@ class Shares:
         """
         if twice := sorted({query for query in queries if queries.count(query) > 1}):
             raise bad_plan(f"{listed(twice)} is named more than once", where="queries", remedy="name each query once")
-        table: dict[str, dict[str, str]] = {query: {} for query in queries}
-        for level in levels:
-            own = [query for query in queries if query != TOTAL or level != levels[0]] or queries
-            for query in own:
-                table[query][level] = str(Fraction(1, len(own)))
-        return cls.read({"rho": rho, "levels": dict.fromkeys(levels, f"1/{len(levels)}"), "queries": table})
+        problems: list[Problem] = []
+        found = _rho(rho, "budget rho", problems)
+        if problems:
+            raise PlanError(problems)
+        below, share = dict.fromkeys(queries, Fraction(1, len(queries))), Fraction(1, len(levels))
+        top = [query for query in queries if query != TOTAL] or queries
+        shares = dict.fromkeys(levels, below) | {levels[0]: dict.fromkeys(top, Fraction(1, len(top)))}
+        return cls(rho=found, levels=dict.fromkeys(levels, share), queries=shares)
+
+    @classmethod
+    def none(cls, levels: Sequence[str]) -> Shares:
+        """Return the budget of what is not measured."""
+        return cls(rho=_NONE, levels=dict.fromkeys(levels, _NONE), queries={level: {} for level in levels})
 
     @classmethod
     def read(cls, content: Mapping[str, Any], *, where: str = "budget") -> Shares:

@@ -28,7 +28,6 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.estimates import (
     COLUMNS,
-    EstimateParts,
     Terms,
     TreeEstimates,
     Unions,
@@ -45,7 +44,6 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     BUDGETS,
     DETAILED,
     SCHEMAS,
-    TOTAL,
     MarginalQuery,
     Schema,
     coded_variables,
@@ -53,9 +51,9 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     schema_named,
 )
 from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, noise_values
-from stirred.mechanisms.topdown.published import PublishedMeasurements, open_given, read_table
+from stirred.mechanisms.topdown.published import SCHEMA_HELP, PublishedMeasurements, PublishedOptions, read_table
 from stirred.mechanisms.topdown.settings import MethodName
-from stirred.mechanisms.topdown.solve.files import make
+from stirred.mechanisms.topdown.solve.files import FileParts, make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.mechanisms.topdown.spine import plain
 from stirred.spec.given_numbers import probability
@@ -67,36 +65,6 @@ UNION: Final = "union"
 _ROUNDED: Final = 1e-6
 _ASKED: Final = "--area"  # a union, as messages call it
 Target = tuple[str | None, MarginalQuery, pl.DataFrame]  # a level or None for unions, and rows (row, area, cell)
-_SCHEMA_HELP: Final = (
-    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
-)
-
-
-class PublishedOptions(BaseModel):
-    """The options of commands that read published measurements."""
-
-    measurements: Path = Field(
-        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
-    )
-    constraints: Path | None = Field(
-        default=None, description="Constraints; default the Constraint folders beside the measurements."
-    )
-    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
-    spine: Path | None = Field(
-        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
-    )
-    schema_: str = Field(default="", description=_SCHEMA_HELP)
-
-    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
-        """Return the measurements, with what is known beside them."""
-        return open_given(
-            self.measurements,
-            schema=self.schema_,
-            constraints=self.constraints,
-            totals=self.totals,
-            spine=self.spine,
-            mentioned=mentioned,
-        )
 
 
 # ---- estimates --------------------------------------------------------------------------------------------
@@ -115,39 +83,37 @@ class HierarchyEstimateOptions(PublishedOptions):
 def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     _refuse_taken(options.out)
-    members: dict[str, list[str]] = {}
+    published, members = options.opened(), dict[str, list[str]]()
     request, targets = None, list[Target]()
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
-        members = dict(listing.group_by("area", maintain_order=True).agg("geocode").iter_rows())
-    mentioned = [("", code) for own in members.values() for code in own]
+        for name, code in listing.select("area", "geocode").iter_rows():
+            members.setdefault(name, []).append(published.block(code))
+        _refuse_unknown_areas([code for own in members.values() for code in own], published, "--areas")
     if options.targets is not None:
         request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
-        mentioned += [each for each in request.select("geolevel", "area").unique().rows() if each[1] not in members]
-    published = options.opened(mentioned=mentioned)
-    members = {name: [published.block(code) for code in own] for name, own in members.items()}
-    if request is not None:
         targets = _targets(request, published, members, f"--targets {options.targets}")
     with _written(options.out) as half:
-        written, residuals, model = EstimateParts(half.with_name("parts")), Residuals(), published.model()
+        written, residuals, model = FileParts(path=half.with_name("estimates")), Residuals(), published.model()
         unions = Unions(model, members)
         for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            written.add(estimate_frames(found, published.queries) if request is None else _aimed(targets, found))
+            written.extend(estimate_frames(found, published.queries) if request is None else _aimed(targets, found))
             unions.add(found)
         unions.finish()
         if request is None:
-            written.add(
+            written.extend(
                 estimate_frame(UNION, [name], label, unions.of(name, query))
                 for name in members
                 for label, query in published.queries.items()
             )
         else:
-            written.add(_in_unions(targets, unions))
-        if not written.files:
+            written.extend(_in_unions(targets, unions))
+        if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
-        parts = pl.scan_parquet(written.files)
+        parts = pl.scan_parquet(written.parts)
+        rows, estimable = parts.select(pl.len(), pl.col("estimable").sum()).collect().row(0)
         if request is not None:  # its rows, in their order
             keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
             parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
@@ -155,7 +121,7 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
             parts.sink_csv(half)
         else:
             parts.sink_parquet(half, compression="zstd", compression_level=1)
-    return _estimated(options, published, residuals, written)
+    return _estimated(options, published, residuals, rows=rows, lost=rows - estimable)
 
 
 def _refuse_taken(out: Path) -> None:
@@ -179,7 +145,6 @@ def _written(out: Path) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with file_at(out, private=False, replace=True) as half:
-            half.with_name("parts").mkdir()
             yield half
     except OSError as error:
         what = f"it cannot be written ({error.strerror})"
@@ -213,7 +178,8 @@ def _targets(
         wrong = rows.filter(~(inside | joined) | ~pl.col("cell").is_between(0, query.size - 1).fill_null(value=False))
         for row in wrong.head(1).iter_rows(named=True):
             what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
-            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}"
+            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}; "
+            remedy += "areas without rows exist if --spine lists them"
             problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
         own = None if depth is None else spine.names[depth]
         found += [(at, query, rows.filter(some)) for at, some in ((own, inside), (None, joined)) if some.any()]
@@ -243,7 +209,7 @@ def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFra
 
 
 def _estimated(
-    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: EstimateParts
+    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, *, rows: int, lost: int
 ) -> Outcome:
     chance = chance_of(residuals)
     judged = ""
@@ -251,11 +217,10 @@ def _estimated(
         judged = ": far from what the variances of the rows say; check that file, schema and levels belong together"
     values = {
         "estimates": str(options.out),
-        "rows": written.rows,
-        "not_estimable": written.lost,
+        "rows": rows,
+        "not_estimable": lost,
         "areas": published.areas,
         "areas_named_by": published.named_by,
-        "areas_without_rows": published.taken_to_exist,
         "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
         "queries": [*published.queries],
         "chi_squared": residuals.squares,
@@ -266,15 +231,15 @@ def _estimated(
         "spends": SPENDS,
     }
     freedom = f"chi-squared {residuals.squares:,.1f} with {residuals.freedom:,} degrees of freedom"
-    rows = [
-        ("estimates", f"{number(written.rows, 'row')} in {options.out}, {written.lost:,} of them not estimable"),
+    said = [
+        ("estimates", f"{number(rows, 'row')} in {options.out}, {lost:,} of them not estimable"),
         ("areas", _areas_in_words(published)),
         *_incomplete(published, residuals),
         ("residuals", f"{freedom}{judged}"),
         ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
         ("spends", SPENDS),
     ]
-    return Outcome(rows=rows, values=values)
+    return Outcome(rows=said, values=values)
 
 
 def _areas_in_words(published: PublishedMeasurements) -> str:
@@ -288,9 +253,6 @@ def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> Itera
     if residuals.apart:
         names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
         yield "check", f"{names} was measured far from what its parts say: a part may be missing, or a variance wrong"
-    if many := published.taken_to_exist:
-        words = f"{number(many, 'area')} of --targets and --areas that no row speaks of: taken to exist, without"
-        yield "without rows", f"{words} measurements; if one is misspelt, correct it"
 
 
 def chance_of(residuals: Residuals) -> float | None:
@@ -322,16 +284,17 @@ class IntervalOptions(BaseModel):
         json_schema_extra={"form": "ATTRIBUTE=CODES"},
     )
     level: float = Field(default=0.95, gt=0, lt=1, description="How often the interval holds the true count.")
-    schema_: str = Field(default="", description=_SCHEMA_HELP)
+    schema_: str = Field(default="", description=SCHEMA_HELP)
     totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
 
 
 def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
     """Return the estimate of one count from a bundle, with its interval."""
-    published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
+    given = PublishedOptions(measurements=options.bundle, schema_=options.schema_, totals=options.totals)
+    published = given.opened()
     query, cell = where_query(published.schema, options.where)
     areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.spine.geocodes[0][0]]
-    _refuse_unknown_areas(areas, published)
+    _refuse_unknown_areas(areas, published, _ASKED)
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
@@ -426,15 +389,16 @@ def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, in
     return MarginalQuery(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
 
 
-def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements) -> None:
+def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements, where: str) -> None:
     """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
     every = [code for own in published.spine.geocodes for code in own]
     problems = []
     for code in sorted({*codes} - {*every}):
         near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
         remedy = f"did you mean {listed(near[:3])}? " if near else ""
-        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
-        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+        in_full = "Write it in full; areas without rows exist if --spine lists them"
+        remedy += in_full if published.by_prefix else "Geocodes of all areas are in spine.parquet"
+        problems.append(Problem(what=f'there is no area "{code}"', where=where, remedy=remedy))
     if problems:
         raise PlanError(problems)
 
@@ -571,21 +535,13 @@ def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None)
 
 
 def _asked_variables(shares: Shares, codebook: Codebook) -> list[str]:
-    """Return the variables of a codebook that the queries of a budget name.
-
-    Of a query of every detail, all coded variables are attributes but those that are levels.
-    """
-    coded = coded_variables(codebook)
-    factors = dict.fromkeys(factor for query in shares.names for factor in factors_of(query))
-    attributes = [factor for factor in factors if factor not in (TOTAL, DETAILED)]
-    if unknown := [each for each in attributes if each not in coded]:
-        remedy = f"it has {listed(coded)}; a budget with groupings of a plan is checked by `stirred plan`"
-        what = f"queries ask for {listed(unknown)}, without codes in the codebook"
-        raise bad_plan(what, where="--schema", remedy=remedy)
-    if DETAILED in factors or not attributes:
-        levels = {level.casefold() for level in shares.levels}
-        attributes = [each for each in coded if each in factors or each.casefold() not in levels]
-    return attributes
+    """Return the variables of a codebook that the queries of a budget name; of ``detailed`` all that are no levels."""
+    coded, levels = coded_variables(codebook), {level.casefold() for level in shares.levels}
+    factors = [*dict.fromkeys(factor for query in shares.names for factor in factors_of(query))]
+    named = [factor for factor in factors if factor in coded]
+    if DETAILED in factors or not named:
+        return [each for each in coded if each in factors or each.casefold() not in levels]
+    return named
 
 
 class GoneOptions(BaseModel):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, isclose, sqrt
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -93,7 +92,7 @@ class TreeEstimates:
 
     up: UpwardPass
     by_level: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
-    in_pieces: bool = False  # whether the areas of the lowest level have trees of their own
+    own: range  # the levels that this tree alone has; areas with trees of their own belong to these
 
     @property
     def model(self) -> SubspaceModel:
@@ -102,11 +101,6 @@ class TreeEstimates:
     @property
     def residuals(self) -> Residuals:
         return self.up.residuals
-
-    @property
-    def own(self) -> range:
-        """Return the levels that this tree alone has."""
-        return range(len(self.by_level) - self.in_pieces)
 
     def of(self, level: int, query: MarginalQuery, places: Places | None = None) -> QueryEstimate:
         """Return the estimates of a query in the areas at these places of a level."""
@@ -165,7 +159,7 @@ def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: SubspaceMo
     """
     model = model or SubspaceModel.of_trees([tree], groups)
     up = upward(model, regrouped(tree, groups))
-    return TreeEstimates(up=up, by_level=_shown(downward(up)))
+    return _shown(up, downward(up))
 
 
 def estimate_in_pieces(
@@ -186,16 +180,17 @@ def estimate_in_pieces(
     up = upward(model, whole, beneath=beneath)
     del beneath
     finals = downward(up)
-    yield TreeEstimates(up=up, by_level=_shown(finals), in_pieces=True)
+    yield _shown(up, finals, apart=1)
     place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
         passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
-        yield TreeEstimates(up=passed, by_level=_shown(downward(passed, top=at(finals[-1], place[code]))))
+        yield _shown(passed, downward(passed, top=at(finals[-1], place[code])))
 
 
-def _shown(by_level: Iterable[LevelEstimates]) -> tuple[LevelEstimates, ...]:
-    return tuple(estimates for estimates in by_level if not isinstance(estimates.level, GroupLevel))
+def _shown(up: UpwardPass, found: Iterable[LevelEstimates], *, apart: int = 0) -> TreeEstimates:
+    by_level = tuple(estimates for estimates in found if not isinstance(estimates.level, GroupLevel))
+    return TreeEstimates(up=up, by_level=by_level, own=range(len(by_level) - apart))
 
 
 # ---- as they are written ----------------------------------------------------------------------------------
@@ -249,24 +244,6 @@ def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEsti
     ).select(COLUMNS)
 
 
-@dataclass(slots=True, eq=False)
-class EstimateParts:
-    """Estimates that are written into a new folder in parts, and how many rows they have."""
-
-    folder: Path
-    files: list[Path] = field(default_factory=list)
-    rows: int = 0
-    lost: int = 0  # rows that are not estimable
-
-    def add(self, frames: Iterable[pl.DataFrame]) -> None:
-        """Write frames as parts."""
-        for frame in frames:
-            self.files.append(self.folder / f"{len(self.files):06d}.parquet")
-            frame.write_parquet(self.files[-1])
-            self.rows += frame.height
-            self.lost += frame.height - int(frame["estimable"].sum())
-
-
 # ---- unions of areas --------------------------------------------------------------------------------------
 # Unions of areas off the spine, such as a school district made of blocks: their estimates and standard errors.
 #
@@ -301,7 +278,6 @@ class Unions:
     def __init__(self, model: SubspaceModel, members: Mapping[str, Sequence[str]]) -> None:
         cells, width = model.spaces.cells, model.spaces.width
         self._model = model
-        self._members = members
         self._of: dict[str, list[str]] = {}
         for name, codes in members.items():
             for code in {*codes}:
@@ -334,10 +310,6 @@ class Unions:
         loads = self._swept(top.up, levels[: len(top.own)])
         root = top.by_level[0]
         for name, union in self._all.items():
-            if absent := sorted({*self._members[name]} - union.found):
-                raise bad_plan(
-                    f"{listed(absent[:5])} of '{name}' is not in the file", where="areas", remedy="correct its geocodes"
-                )
             for look, matrix in self._whole(loads[name]).items():
                 known = root.spread[look].take(root.kinds[:1])
                 union.add(look, matrix, known, size=known)

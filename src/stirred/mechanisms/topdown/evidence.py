@@ -5,7 +5,7 @@ All of it but the totals of the input reads public files alone. Measurements of 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from stirred.data.problems import bad_file
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
-from stirred.mechanisms.topdown.measure import class_counts
+from stirred.mechanisms.topdown.measure import areas_by_noise, noisy_queries
 from stirred.mechanisms.topdown.plan import TopDownPlan
 from stirred.mechanisms.topdown.published import open_published
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
-from stirred.mechanisms.topdown.spine import BYPASSED, SPINE, Spine
+from stirred.mechanisms.topdown.spine import SPINE, Spine
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import DiscreteGaussian, Noise, ShiftLaw
@@ -37,9 +37,9 @@ def verified(plan: TopDownPlan, release: Release, written: Written) -> Iterator[
     for part in plan.parts:
         arrays = derived.stores[part.name].check()
         yield Check(what=f"store of {part.records}", cells=arrays, result="as it was written")
-        if part.shares is None or "measurements" not in publish:
+        if not part.measured or "measurements" not in publish:
             continue
-        areas = _of_the_budget(part, plan.spine, written.public)
+        areas = _of_the_budget(part, part.noise, written.public)
         if not areas:
             raise failed(f"the measurements of {part.records}, as written, do not have the noise of the budget")
         what = f"measurements of {part.records}: noise of every area and query"
@@ -114,19 +114,17 @@ def _audited_measurements(design: TopDownDesign, areas: pl.DataFrame, bundle: Bu
         spine = None
     for kind in design.kinds:
         name = kind.file("measurements")
-        if kind.shares is None or any(path in found.unread for path in _parts(bundle.public, name)):
+        if not kind.measured or any(path in found.unread for path in _parts(bundle.public, name)):
             continue
-        if spine is None or not _of_the_budget(kind, spine, bundle.public):
+        if spine is None or not _of_the_budget(kind, areas_by_noise(kind, spine), bundle.public):
             found.bad("its areas, queries and variances are not those of the budget", where=f"public/{name}.parquet")
         else:
             found.checks.append(f"{name}.parquet: every area has every query, with the variance of the budget")
     found.unchecked.append("whether the noise is of the stated law: the true counts are confidential")
 
 
-def _of_the_budget(kind: RecordKind, spine: Spine, public: Path) -> int:
+def _of_the_budget(kind: RecordKind, expected: Mapping[tuple[str, str, str], int], public: Path) -> int:
     """Return in how many areas queries are published, each with the variance of the budget; 0 where one is not."""
-    assert kind.shares is not None
-    expected = class_counts(spine, kind.schema, kind.shares)
     keys = ["geolevel", "query_name", "sigma2"]
     try:
         rows = pl.scan_parquet(_parts(public, kind.file("measurements"))).group_by(keys)
@@ -157,7 +155,7 @@ def _read(public: Path, name: str) -> pl.DataFrame:
 def check_records(design: TopDownDesign, public: Path) -> Iterator[tuple[str, int, Sequence[str]]]:
     """Yield for every file of records what was compared, how often, and what was wrong."""
     counted: dict[str, pl.DataFrame] = {}
-    for kind in (kind for kind in design.kinds if kind.shares is not None and "records" in design.settings.publish):
+    for kind in (kind for kind in design.kinds if kind.measured and "records" in design.settings.publish):
         in_counts, in_records = kind.file("counts"), kind.file("records")
         try:
             areas, counts, records = (_read(public, name) for name in (AREAS, in_counts, in_records))
@@ -271,20 +269,16 @@ def small_law(design: TopDownDesign, dataset: Small) -> ShiftLaw:
     centre: list[int] = []
     noises: list[Noise] = []
     fixed: list[tuple[int]] = []
-    spine, shares = _small_spine(design), design.persons.shares
-    assert shares is not None
-    for depth, level in enumerate(design.names):
+    spine = _small_spine(design)
+    for depth in range(spine.depth):
         areas = spine.geocodes[depth].to_list()
         inside = [[c for leaf, c in dataset if leaf[:depth] == area] for area in areas]
-        since = spine.carried(depth, range(len(areas)), idle=shares.idle)
-        for query in map(design.persons.schema.query, shares.measured(level)):
+        since = spine.carried(depth, range(len(areas)), idle=design.persons.shares.idle)
+        for query, sigma2 in noisy_queries(design.persons, spine, depth):
             for own, first in zip(inside, since.tolist(), strict=True):
-                if first == BYPASSED:
-                    continue
-                sigma2 = shares.sigma2(level, query.name, since=design.names[first])
-                for cell in sorted({int(query.cell_of[c]) for c in cells}) if sigma2 is not None else ():
+                for cell in sorted({int(query.cell_of[c]) for c in cells}) if first in sigma2 else ():
                     centre.append(sum(int(query.cell_of[c]) == cell for c in own))
-                    noises.append(DiscreteGaussian(sigma2))  # type: ignore[arg-type]
+                    noises.append(DiscreteGaussian(sigma2[first]))
         if depth in design.depths(design.settings):
             fixed += [(len(centre) + k,) for k in range(len(inside))]
             centre += map(len, inside)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from stirred.data.columns import Columns
+from stirred.data.columns import Columns, select
 from stirred.data.frames import read_given
 from stirred.data.household_rows import Rows, household_rows
 from stirred.data.microdata import Microdata, missing_column
@@ -24,7 +24,6 @@ from stirred.data.problems import DataError, PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.topdown.budget import Shares
 from stirred.mechanisms.topdown.hierarchy.counts import Counts, Integers
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Cells, MarginalQuery, Schema, code_places
 from stirred.mechanisms.topdown.hierarchy.tree import Level, blocks
@@ -33,13 +32,12 @@ from stirred.mechanisms.topdown.rules import (
     agreement,
     broken,
     by_facilities,
-    contradictions,
     disagreements,
     totals,
     zeros,
 )
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign, collected
-from stirred.mechanisms.topdown.spine import BYPASSED, Spine
+from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import (
     MeasurementStore,
     PieceWriter,
@@ -130,21 +128,14 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
 
     The list is that of ``areas``, or the file ``areas`` of the settings; otherwise areas with a record are taken.
     """
-    settings = design.settings
-    names = settings.places
-    listed_areas = read_given(Path(settings.areas)) if areas is None and settings.areas is not None else areas
-    if listed_areas is not None:
-        problems = [
-            missing_column(name, listed_areas.columns, where=settings.areas or "areas", role="a level")
-            for name in names
-            if name not in listed_areas.columns
-        ]
-        if problems:
-            raise PlanError(problems)
-    leaf = len(design.names) - 1
+    settings, names = design.settings, design.settings.places
+    if areas is None and settings.areas is not None:
+        areas = read_given(Path(settings.areas))
+    if areas is not None and (absent := [name for name in names if name not in areas.columns]):
+        where = settings.areas or "areas"
+        raise PlanError(missing_column(name, areas.columns, where=where, role="a level") for name in absent)
     of_units = data.persons is not None and all(name in data.households.columns for name in names)
-    table: Any = listed_areas if listed_areas is not None else RecordFile(data=data, of_units=of_units).own
-    table = table.select(names) if isinstance(table, pl.DataFrame) else pl.DataFrame({n: table[n] for n in names})
+    table = select(RecordFile(data=data, of_units=of_units).own if areas is None else areas, names)
     if settings.geocode is not None:
         spine = Spine.of_geocodes(
             table, settings.geocode, widths=settings.widths, names=design.names, bypass=settings.bypass
@@ -152,14 +143,14 @@ def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None)
     else:
         spine = Spine.of_columns(table, settings.levels, names=design.names, bypass=settings.bypass)
     # Where the number of units in every leaf is published, so is which leaves have any.
-    units = settings.units
+    units, leaf = settings.units, len(design.names) - 1
     published = of_units and ((units is not None and leaf in design.depths(units)) or settings.facilities is not None)
     # A list names each area once. One that repeats them, or is the file itself, is made of records.
     sources = {Path(each).resolve() for each in (data.household_source, data.person_source)}
-    of_records = listed_areas is not None and (
+    of_records = areas is not None and (
         table.is_duplicated().any() or (settings.areas is not None and Path(settings.areas).resolve() in sources)
     )
-    return spine, (listed_areas is None or of_records) and not published
+    return spine, (areas is None or of_records) and not published
 
 
 def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Population]:
@@ -179,7 +170,6 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
             rules.insert(0, totals(counts, schema, depths))
         if design.settings.facilities is not None and not of_units:
             rules += collected(problems, partial(_facility_rules, design, data, spine)) or ()
-        problems += contradictions(schema, rules, spine)
         problems += broken(counts, schema, rules, spine, unit=kind.unit)
         earlier = collected(problems, partial(agreement, own, schema, spine))
         if earlier is not None:
@@ -194,6 +184,7 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
                 spine=spine,
                 counts=counts,
                 rules=tuple(rules),
+                noise=areas_by_noise(kind, spine),
             )
         )
     if problems:
@@ -221,6 +212,12 @@ class Population(RecordKind):
     spine: Spine
     counts: Counts  # of the leaves
     rules: tuple[Rule, ...] = ()
+    noise: Mapping[tuple[str, str, str], int]  # how many areas have it, by level, query and variance parameter
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers are drawn."""
+        return sum(many * self.queries[query].size for (_, query, _), many in self.noise.items())
 
     def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
         return self.spine.counts(self.counts, depth, areas).answers(query)
@@ -229,13 +226,11 @@ class Population(RecordKind):
 NoisyQuery = tuple[MarginalQuery, dict[int, Fraction]]  # with variance parameters by the level that has the budget
 
 
-def _noisy_queries(part: Population, depth: int) -> Iterator[NoisyQuery]:
+def noisy_queries(kind: RecordKind, spine: Spine, depth: int) -> Iterator[NoisyQuery]:
     """Yield what is measured at a level."""
-    names, shares = part.spine.names, part.shares
-    if shares is None:
-        return
+    names, shares = spine.names, kind.shares
     for name in shares.measured(names[depth]):
-        query = part.schema.query(name)
+        query = kind.schema.query(name)
         found = {s: shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
         yield query, {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
 
@@ -275,10 +270,11 @@ def measure(
         "schema": schema_document(part.schema),
         "levels": spine.names,
         "shard": cut,
-        "budget": None if part.shares is None else part.shares.document(),
+        "budget": part.shares.document(),
         "seeded": entropy.seeded,
     }
-    writer, asked = StoreWriter(folder, header), [tuple(_noisy_queries(part, depth)) for depth in range(spine.depth)]
+    writer = StoreWriter(folder, header)
+    asked = [tuple(noisy_queries(part, spine, depth)) for depth in range(spine.depth)]
     draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
         # Everybody is counted here: these few areas are measured where the records are.
@@ -295,7 +291,7 @@ def _tasks(
     part: Population, asked: Sequence[tuple[NoisyQuery, ...]], depth: int, area: int, until: int
 ) -> Iterator[LevelTask]:
     """Yield the levels of the tree below an area; the level ``until``, if there is one, is listed without answers."""
-    spine, idle = part.spine, frozenset[int]() if part.shares is None else part.shares.idle
+    spine = part.spine
     first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
 
     def counts(leaves: Counts, depth: int, areas: range) -> Counts:
@@ -308,7 +304,7 @@ def _tasks(
         yield LevelTask(
             level=level,
             first=areas.start,
-            since=spine.carried(own, areas, idle=idle),
+            since=spine.carried(own, areas, idle=part.shares.idle),
             counts=counts(part.counts, own, areas),
             queries=asked[own] if own < until else (),
             rules=tuple(
@@ -373,15 +369,15 @@ def noisy(
         yield found
 
 
-def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str, str, str], int]:
+def areas_by_noise(kind: RecordKind, spine: Spine) -> dict[tuple[str, str, str], int]:
     """Return how many areas each level, query and variance parameter has: what an audit of the files looks for."""
     found: dict[tuple[str, str, str], int] = {}
     for depth, level in enumerate(spine.names):
-        carried = spine.carried(depth, range(spine.areas(depth)), idle=shares.idle)
-        for since, many in zip(*np.unique(carried, return_counts=True), strict=True):
-            for name in shares.measured(level) if since != BYPASSED else ():
-                sigma2 = shares.sigma2(level, schema.query(name).name, since=spine.names[since])
-                if sigma2 is not None:
-                    key = (level, f"{name}_dpq", f"{sigma2.numerator}/{sigma2.denominator}")
-                    found[key] = found.get(key, 0) + int(many)
+        carried = spine.carried(depth, range(spine.areas(depth)), idle=kind.shares.idle)
+        since, areas = (each.tolist() for each in np.unique(carried, return_counts=True))
+        for query, sigma2 in noisy_queries(kind, spine, depth):
+            for first, many in zip(since, areas, strict=True):
+                if first in sigma2:
+                    key = (level, f"{query.name}_dpq", f"{sigma2[first].numerator}/{sigma2[first].denominator}")
+                    found[key] = found.get(key, 0) + many
     return found

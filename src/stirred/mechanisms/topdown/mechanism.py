@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Self
 from weakref import finalize
 
 import polars as pl
@@ -29,7 +30,6 @@ from stirred.mechanisms.protocol import (
     UNSEARCHED,
     Check,
     Frames,
-    Mechanism,
     Opening,
     PlanOrigin,
     Progress,
@@ -38,15 +38,19 @@ from stirred.mechanisms.protocol import (
     ReleasedColumns,
     Section,
     Settings,
+    SettingsMechanism,
     Typical,
     Written,
     settings_doubts,
 )
+from stirred.mechanisms.tables.query import half_width
+from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
+from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
 from stirred.mechanisms.topdown.measure import Population, check_columns, measure, populations, spine_of
-from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
+from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured
 from stirred.mechanisms.topdown.records import (
     AREAS,
     CERTIFICATE,
@@ -59,7 +63,7 @@ from stirred.mechanisms.topdown.records import (
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
-from stirred.mechanisms.topdown.spine import SPINE, Spine
+from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS, Spine
 from stirred.mechanisms.topdown.store import published_columns
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -92,18 +96,19 @@ ONE_HOME: Final = (
 KEPT_HOMES: Final = "every {unit} has a record, occupied or not"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopDown(Mechanism):
+@dataclass(frozen=True, init=False, repr=False)
+class TopDown(SettingsMechanism):
     """Counts of persons over a hierarchy of areas, each with discrete Gaussian noise, by a budget file.
 
-    What ``totals`` and ``facilities`` name is published exactly, and fixed in the promise. ``area_list`` lists all
-    areas, also those without persons; ``workplace`` is where the store of the draw goes.
+    Settings are given by keyword, as a plan has them. What ``totals`` and ``facilities`` name is published exactly, and
+    fixed in the promise. ``area_list`` lists all areas, also those without persons; ``workplace`` is where the store of
+    the draw goes.
 
     >>> from stirred import Entropy
     >>> wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "ward": [1, 2, 1, 2]})
     >>> people = pl.DataFrame({"region": ["N", "N", "S"], "ward": [1, 2, 1], "sex": ["m", "f", "f"]})
-    >>> topdown = TopDown.of(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2",
-    ...                      totals=["region"], area_list=wards)
+    >>> topdown = TopDown(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2",
+    ...                   totals=["region"], area_list=wards)
     >>> topdown.plan(people).specification.notation
     'ρ²=0.5-DP(X_households, D_c, d_HamS^person, D_NoR)'
     >>> noisy = topdown.release(people, Entropy.from_os()).public["measurements"]
@@ -117,36 +122,44 @@ class TopDown(Mechanism):
     counts_tables: ClassVar[bool] = False
 
     settings: TopDownSettings
-    area_list: pl.DataFrame | None = field(default=None, compare=False, repr=False)
-    tables: Sequence[Sequence[str]] = ()
-    workplace: Path | None = field(default=None, compare=False, repr=False)
-    progress_place: Path | None = field(default=None, compare=False, repr=False)
-    engine: Engine | None = field(default=None, compare=False, repr=False)
-    design: TopDownDesign = field(default=None, compare=False, repr=False)  # type: ignore[assignment]
+    area_list: pl.DataFrame | None = field(compare=False)
+    tables: Sequence[Sequence[str]]
+    workplace: Path | None = field(compare=False)
+    progress_place: Path | None = field(compare=False)
+    engine: Engine | None = field(compare=False)
+    design: TopDownDesign = field(compare=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        settings: TopDownSettings | None = None,
+        *,
+        area_list: pl.DataFrame | None = None,
+        tables: Sequence[Sequence[str]] = (),
+        workplace: Path | None = None,
+        progress_place: Path | None = None,
+        engine: Engine | None = None,
+        design: TopDownDesign | None = None,
+        **given: Any,
+    ) -> None:
+        super().__init__(settings, **given)
         # What the settings decide is parsed once, and stays with copies that have the same settings.
-        if self.design is None or self.design.settings is not self.settings:
-            object.__setattr__(self, "design", TopDownDesign.of(self.settings))
+        if design is None or design.settings is not self.settings:
+            design = TopDownDesign.of(self.settings)
+        own = {"area_list": area_list, "tables": tables, "workplace": workplace, "progress_place": progress_place}
+        for name, value in {**own, "engine": engine, "design": design}.items():
+            object.__setattr__(self, name, value)
+
+    def with_settings(self, **changed: Any) -> Self:
+        return replace(self, **changed)
 
     @classmethod
-    def of(cls, *, area_list: pl.DataFrame | None = None, **settings: Any) -> Self:
-        """Return the mechanism with settings as a plan has them; all that is wrong with them is said at once."""
-        from stirred.mechanisms.registry import settings_for
-
-        checked = settings_for(cls.name, settings)
-        assert isinstance(checked, TopDownSettings)
-        return cls(settings=checked, area_list=area_list)
-
-    @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        assert isinstance(settings, TopDownSettings)
+    def of_settings(cls, settings: Any, **others: Any) -> Self:
         if others.get("tables") and "records" not in settings.publish:
             remedy = (
                 'write publish = ["measurements", "records"]; or name what is counted as queries, without [[tables]]'
             )
             raise bad_plan("tables are counted from records, and none are released", where="tables", remedy=remedy)
-        return cls(settings=settings, **others)
+        return cls(settings, **others)
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -161,20 +174,12 @@ class TopDown(Mechanism):
         return [*self.settings.values]
 
     @property
-    def unit(self) -> str:  # type: ignore[override]
-        return self.settings.unit
-
-    @property
-    def settings_from(self) -> str | None:  # type: ignore[override]
-        return self.settings.settings_from
-
-    @property
     def in_words(self) -> str:
         levels = " > ".join(self.design.names)
         measured = " and ".join(
             f"{' x '.join(kind.schema.names)} ({plural(kind.unit)}, rho {kind.shares.rho})"
             for kind in self.design.kinds
-            if kind.shares is not None
+            if kind.measured
         )
         further = [each for each in self.settings.publish if each != "measurements"]
         made = ""
@@ -203,7 +208,7 @@ class TopDown(Mechanism):
         promised = [
             self._of_kind(kind, name=name, stage=stage, post_imputation=post_imputation)
             for kind in self.design.kinds
-            if kind.shares is not None
+            if kind.measured
         ]
         if len(promised) == 1:
             return promised[0]
@@ -222,7 +227,6 @@ class TopDown(Mechanism):
         return replace(both, theorem=theorem, assumptions=tuple(each for each in both.assumptions if each != FRESH))
 
     def _of_kind(self, kind: RecordKind, *, name: str, stage: str, post_imputation: bool | None) -> Specification:
-        assert kind.shares is not None
         zeros = [" and ".join(f"{a} {'/'.join(codes)}" for a, codes in zero.items()) for zero in kind.settings.zeros]
         kinds = [self.unit, *([self.settings.units.unit] if self.settings.units else [])]
         return Specification(
@@ -281,17 +285,9 @@ class TopDown(Mechanism):
 
     def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Population], *, read_off: bool) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)
-        yield from several_parents(spine, self.settings.levels)
+        yield from area_doubts(spine, self.settings.levels)
         if "records" in self.settings.publish:
             yield from unmeasured(parts)
-        for above, name in spine.upside_down(self.settings.levels):
-            yield Doubt(
-                kind="levels",
-                about=name,
-                what=f"every {above} has just one {name}, and several have the same: {name} may be the larger area, "
-                "and totals that are published exactly those of small areas",
-                remedy=f"name the largest areas first under levels: {name} before {above}",
-            )
         if data.persons is None:
             yield from repeated_ids(data, unit=self.unit)
         if read_off:
@@ -314,7 +310,7 @@ class TopDown(Mechanism):
 
     def rehearsed_on(self, data: Microdata, plan: TopDownPlan) -> Microdata | None:
         """Return the file where few numbers are drawn: it is the areas that take time, and not the records."""
-        return data if sum(plan.numbers(part) for part in plan.parts) <= _MOST_REHEARSED else None
+        return data if sum(part.numbers for part in plan.parts) <= _MOST_REHEARSED else None
 
     def warm(self) -> None:
         folder = self.workplace and self.workplace.parent.absolute()
@@ -338,7 +334,7 @@ class TopDown(Mechanism):
             for part in plan.parts
         }
         derived = DerivedFiles(
-            parts=[part for part, _ in plan.measured],
+            parts=plan.measured,
             stores=stores,
             settings=self.settings,
             work=self.progress_place or place / "work",
@@ -375,7 +371,7 @@ class TopDown(Mechanism):
         sizes, absent = dict[str, int](), set[str]()
         for part in plan.parts:
             rows = sum(map(len, part.spine.parents)) * sum(query.size for query in part.queries.values())
-            sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * plan.numbers(part)
+            sizes[part.file("measurements")] = _BYTES_OF_A_NUMBER * part.numbers
             sizes[part.file("estimates")] = _BYTES_OF_AN_ESTIMATE * rows
             if all(rule.name == AGREES for rule in part.rules):
                 absent.add(part.file("constraints"))
@@ -430,10 +426,34 @@ class TopDown(Mechanism):
         return f"rho {epsilon.shown()}"
 
     def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        return typical_of(plan) if "measurements" in self.design.settings.publish else ()
+        """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
+        found = []
+        for part in plan.measured if "measurements" in self.settings.publish else ():
+            for level in reversed([*part.shares.levels]):
+                for query in part.shares.measured(level):
+                    if (sigma2 := part.shares.sigma2(level, query)) is not None:
+                        error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                        named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
+                        place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
+                        table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
+                        found.append(Typical(table=table, error=error, within=within))
+        return found
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:
-        return measured_sections(plan)
+        noise = (
+            "Standard deviation of each number. An area that is an only child has less noise: see sigma2 in its rows."
+        )
+        costs = (
+            "What a change of one record costs. Epsilon is converted from rho by Canonne, Kamath and Steinke (2020); "
+            "the summary quotes the larger one of Bun and Steinke (2016). Both hold for the same promise."
+        )
+        return [
+            Section(
+                title=f"Measurements of {part.records}",
+                blocks=(noise, noise_grid(part.shares), costs, cost_grid(plan.costs(part))),
+            )
+            for part in plan.measured
+        ]
 
     # ---- audits
 
@@ -451,7 +471,7 @@ class TopDown(Mechanism):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         try:
             stated = json.loads((bundle.public / "specification.json").read_text(encoding="utf-8"))
-            own = cls.of(**stated["mechanism"]["settings"])
+            own = cls(TopDownSettings.model_validate(stated["mechanism"]["settings"]))
         except (OSError, ValueError, KeyError, TypeError, StirredError):
             found.unchecked.append("the budget and variances: specification.json does not state all settings")
         else:
@@ -460,46 +480,35 @@ class TopDown(Mechanism):
 
 def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
     """Yield the files that a release may have, by the settings alone, in the order in which they are listed."""
-    publish = design.settings.publish
-
-    def file(
-        name: str,
-        columns: Sequence[str],
-        words: str,
-        *,
-        kind: Literal["side", "measurements", "estimates", "records"] = "side",
-        in_parts: bool = True,
-    ) -> PublicFile:
-        return PublicFile(name=name, kind=kind, columns=tuple(columns), words=words, in_parts=in_parts)
-
-    words = "all areas, each with its level and the area above it"
-    yield file(SPINE, ("geolevel", "geocode", "parent"), words, in_parts=False)
+    publish, measured = design.settings.publish, [kind for kind in design.kinds if kind.measured]
+    one, side = partial(PublicFile, kind="side"), partial(PublicFile, kind="side", in_parts=True)
+    yield one(name=SPINE, columns=SPINE_COLUMNS, words="all areas, each with its level and the area above it")
     for kind in design.kinds:
-        known = published_columns(kind.schema, constraints=True)
-        if kind.shares is not None and "measurements" in publish:
+        own, known = published_columns(kind.schema), published_columns(kind.schema, constraints=True)
+        if kind in measured and "measurements" in publish:
             words = "noisy counts, a row for each area and query: `value` in row-major order, `variance` of each number"
-            yield file(kind.file("measurements"), published_columns(kind.schema), words, kind="measurements")
+            yield side(name=kind.file("measurements"), columns=own, words=words, kind="measurements")
         words = "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
-        yield file(kind.file("constraints"), known, words)
+        yield side(name=kind.file("constraints"), columns=known, words=words)
         if (earlier := kind.settings.agrees_with) is not None:
             words = f"the counts of the earlier release '{earlier.title}', with which the records agree, in the same"
-            yield file(kind.file("agreement"), known, f"{words} layout")
-    for kind in (kind for kind in design.kinds if kind.shares is not None):
+            yield side(name=kind.file("agreement"), columns=known, words=f"{words} layout")
+    for kind in measured:
         if "records" in publish:
             words = f"{kind.records} as records, made from the noisy counts: none is a record of the file"
-            yield file(kind.file("records"), design.record_columns(kind), words, kind="records")
+            yield side(name=kind.file("records"), columns=design.record_columns(kind), words=words, kind="records")
             words = f"the same as counts: how many {kind.records} a leaf has in each cell, without zeros"
-            yield file(kind.file("counts"), ("geocode", *kind.schema.names, "count"), words)
+            yield side(name=kind.file("counts"), columns=("geocode", *kind.schema.names, "count"), words=words)
         if "estimates" in publish:
             words = "the best unbiased estimate of every measured count, from all measurements, with its standard error"
-            yield file(kind.file("estimates"), ESTIMATES, words, kind="estimates")
+            yield side(name=kind.file("estimates"), columns=ESTIMATES, words=words, kind="estimates")
     if "records" in publish:
-        columns = dict.fromkeys(("geocode", *design.settings.places))
-        yield file(AREAS, [*columns], "the geocode of every leaf, and its own names", in_parts=False)
+        columns = (*dict.fromkeys(("geocode", *design.settings.places)),)
+        yield one(name=AREAS, columns=columns, words="the geocode of every leaf, and its own names")
         words = "what was compared in whole numbers, after all was made, and how often; all of it held"
-        yield file(CERTIFICATE, CERTIFICATE_COLUMNS, words, in_parts=False)
+        yield one(name=CERTIFICATE, columns=(*CERTIFICATE_COLUMNS,), words=words)
         words = "where counts had to be moved, or solved in another way, and why; often empty"
-        yield file(EVENTS, EVENT_COLUMNS, words, in_parts=False)
+        yield one(name=EVENTS, columns=(*EVENT_COLUMNS,), words=words)
 
 
 def _declared(settings: CountSettings, codebook: Codebook) -> dict[str, list[str]]:

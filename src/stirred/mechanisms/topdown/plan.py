@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
-from stirred.mechanisms.tables.query import half_width
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
-from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, TOTAL
-from stirred.mechanisms.topdown.measure import Population, class_counts
+from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
+from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import PERSONS, UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
@@ -53,30 +52,24 @@ class TopDownPlan(Plan):
     def releases(self) -> Mapping[str, Sequence[str]]:
         if "records" not in self.design.settings.publish:
             return {"households": (), "persons": ()}
-        columns = {part.name: self.design.record_columns(part) for part, _ in self.measured}
+        columns = {part.name: self.design.record_columns(part) for part in self.measured}
         persons = columns[PERSONS]
         if self.one_file:
             return {"households": persons, "persons": ()}
         return {"households": columns.get(UNITS, ()), "persons": persons}
 
     @property
-    def measured(self) -> list[tuple[Population, Shares]]:
-        return [(part, part.shares) for part in self.parts if part.shares is not None]
-
-    def numbers(self, part: Population) -> int:
-        """Return how many numbers are drawn for a kind of record."""
-        rows = {} if part.shares is None else class_counts(self.spine, part.schema, part.shares)
-        return sum(many * part.schema.query(query).size for (_, query, _), many in rows.items())
+    def measured(self) -> list[Population]:
+        return [part for part in self.parts if part.measured]
 
     def costs(self, part: Population) -> list[ChangeCost]:
         """Return what changes of one record cost; areas of some levels may leave their budget to their only child."""
-        assert part.shares is not None
         bypassed = [name for name, some in zip(self.spine.names, self.spine.bypassed, strict=True) if some.any()]
         return part.shares.certificate(part.schema, bypassed=bypassed)
 
     @property
     def disturbed(self) -> str:
-        many = sum(self.numbers(part) for part in self.parts)
+        many = sum(part.numbers for part in self.parts)
         areas = sum(map(len, self.spine.parents)) - sum(int(each.sum()) for each in self.spine.bypassed)
         agrees = "".join(f"; records agree with the earlier release '{each.title}'" for each in self.includes)
         return f"each of {many:,} counts in {areas:,} areas gets discrete Gaussian noise{agrees}"
@@ -93,9 +86,9 @@ class TopDownPlan(Plan):
         arm = f"; records by the arm {settings.arm}" if "records" in settings.publish else ""
         choices = {"publish": [*settings.publish], "arm": settings.arm}
         found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=choices))
-        for part, shares in self.measured:
-            sigma2, costs = noise_values(shares), self.costs(part)
-            shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]
+        for part in self.measured:
+            sigma2, costs = noise_values(part.shares), self.costs(part)
+            shown = [f"{n}: " + ", ".join(f"{q} {deviation(part.shares, n, q)}" for q in sigma2[n]) for n in areas]
             found += [
                 Fact(
                     label=f"noise of {part.records}",
@@ -116,12 +109,8 @@ class TopDownPlan(Plan):
 def unmeasured(parts: Iterable[Population]) -> Iterator[Doubt]:
     """Yield the attributes that no query counts: records still carry their codes."""
     for part in parts:
-        shares = part.shares
-        if shares is None:
-            continue
-        queries = {name: part.schema.query(name) for level in shares.levels for name in shares.measured(level)}
-        for place, name in enumerate(part.schema.names):
-            if all(query.kept[place] == SUMMED for query in queries.values()):
+        for place, name in enumerate(part.schema.names) if part.measured else ():
+            if all(query.kept[place] == SUMMED for query in part.queries.values()):
                 yield Doubt(
                     kind="unmeasured",
                     about=name,
@@ -132,8 +121,8 @@ def unmeasured(parts: Iterable[Population]) -> Iterator[Doubt]:
                 )
 
 
-def several_parents(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
-    """Yield the first level of which a few codes are in several areas, and most in one: perhaps a slip in the list."""
+def area_doubts(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
+    """Yield what looks like a slip: a few codes of a level in several areas, and levels that look exchanged."""
     if not {*levels} <= {*spine.leaves.columns}:  # one column of geocodes names all levels
         return
     for depth, name in enumerate(levels[1:], start=1):
@@ -150,7 +139,17 @@ def several_parents(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
                 refuses=False,
                 public=f"some codes of {name} are in more than one {above}",
             )
-            return
+            break
+    for depth, (above, name) in enumerate(pairwise(levels), start=1):
+        alone = spine.areas(depth) == spine.areas(depth + 1)
+        if alone and spine.leaves[name].n_unique() < spine.leaves[above].n_unique():
+            yield Doubt(
+                kind="levels",
+                about=name,
+                what=f"every {above} has just one {name}, and several have the same: {name} may be the larger area, "
+                "and totals that are published exactly those of small areas",
+                remedy=f"name the largest areas first under levels: {name} before {above}",
+            )
 
 
 def deviation(shares: Shares, level: str, query: str) -> str:
@@ -181,34 +180,3 @@ def cost_grid(costs: Sequence[ChangeCost], *, delta: float = float(DELTA)) -> Gr
     header = ("a change of", "rho", f"epsilon at delta {delta:g}")
     rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)
     return Grid(header=header, rows=rows, numbers=header[1:])
-
-
-def typical_of(plan: TopDownPlan) -> list[Typical]:
-    """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
-    found = []
-    for part, shares in plan.measured:
-        for level in reversed([*shares.levels]):
-            for query in shares.measured(level):
-                if (sigma2 := shares.sigma2(level, query)) is not None:
-                    error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
-                    named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
-                    what = named.get(query, f"{part.name} by {query}")
-                    place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
-                    found.append(Typical(table=f"{what}, {place}", error=error, within=within))
-    return found
-
-
-def measured_sections(plan: TopDownPlan) -> list[Section]:
-    """Return the sections of the report: noise and costs of each kind of record."""
-    noise = "Standard deviation of each number. An area that is an only child has less noise: see sigma2 in its rows."
-    costs = (
-        "What a change of one record costs. Epsilon is converted from rho by Canonne, Kamath and Steinke (2020); "
-        "the summary quotes the larger one of Bun and Steinke (2016). Both hold for the same promise."
-    )
-    return [
-        Section(
-            title=f"Measurements of {part.records}",
-            blocks=(noise, noise_grid(shares), costs, cost_grid(plan.costs(part))),
-        )
-        for part, shares in plan.measured
-    ]

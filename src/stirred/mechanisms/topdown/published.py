@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field
 
 from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
@@ -27,6 +28,7 @@ from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.hierarchy.schema import (
     DETAILED,
+    SCHEMAS,
     SUMMED,
     TOTAL,
     Attribute,
@@ -41,12 +43,11 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
     Constraint,
     GroupTotal,
     Level,
-    Places,
     Sign,
     Tree,
 )
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
-from stirred.mechanisms.topdown.spine import Spine, groups_of, listed_spine, unspoken, with_mentioned
+from stirred.mechanisms.topdown.spine import SPINE_COLUMNS, Spine, groups_of, listed_spine
 from stirred.spec.problems import Problem
 
 # Where a row stands, for what is said of it.
@@ -64,6 +65,9 @@ _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
+SCHEMA_HELP: Final = (
+    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,7 +80,6 @@ class PublishedMeasurements:
     files: tuple[Path, ...]
     totals: tuple[GroupTotal, ...] = ()
     by_prefix: bool = True
-    taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
 
     @property
     def areas(self) -> dict[str, int]:
@@ -85,7 +88,7 @@ class PublishedMeasurements:
     @cached_property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what was measured, by the names in the file."""
-        return {name: query for name, query, sign, _ in self._descriptions.values() if sign is None}
+        return {each.name: each.query for each in self._asked.values() if each.sign is None}
 
     @cached_property
     def named_by(self) -> Literal["spine", "constraints", "rows"]:
@@ -102,10 +105,15 @@ class PublishedMeasurements:
                 return "rows"
         return "constraints"
 
+    @property
+    def _columns(self) -> list[str]:
+        """Return the columns in which a row says what it asks."""
+        return ["query_name", *self.schema.names, "query_shape", "sign"]
+
     @cached_property
-    def _descriptions(self) -> dict[tuple[Any, ...], tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]]:
-        """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
-        columns = _described(self.schema)
+    def _asked(self) -> dict[tuple[Any, ...], RowQuery]:
+        """Return what rows ask, for each way in which they describe it."""
+        columns = self._columns
         if not self.rows:
             return {}
         frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
@@ -148,15 +156,11 @@ class PublishedMeasurements:
     def model(self) -> SubspaceModel:
         """Return the subspaces for all queries and known values of the file."""
         known = []
-        columns = _described(self.schema)
-        for key, (label, query, sign, group) in self._descriptions.items():
-            same = [pl.col(name).eq_missing(value) for name, value in zip(columns, key, strict=True)]
-            if sign is None or sign == ">=":
-                continue
-            for level, each in self.rows.items():
-                rows, size = self._read(each.filter(same)), 1 if group else query.size
-                self._check_rows(rows, label, size, level)
-                known.append(_known_of(query, sign, group, _values(rows, size)))
+        for key, asked in self._asked.items():
+            same = [pl.col(name).eq_missing(value) for name, value in zip(self._columns, key, strict=True)]
+            if asked.sign in ("=", "<="):
+                for level, each in self.rows.items():
+                    known.append(asked.known(self._values(self._read(each.filter(same)), asked, level)))
         total = [self.schema.query(TOTAL)] if self.totals else []
         return SubspaceModel.of(self.schema, queries=[*self.queries.values(), *total], known=known)
 
@@ -197,7 +201,7 @@ class PublishedMeasurements:
         """Read the rows of a level, or of those of its areas that lie in some neighbours at the cut."""
         rows = self.rows.get(self.spine.names[depth])
         if rows is None:
-            return pl.DataFrame(schema=dict.fromkeys((*_described(self.schema), "geocode"), pl.String))
+            return pl.DataFrame(schema=dict.fromkeys((*self._columns, "geocode"), pl.String))
         if start is not None:
             low, high = (self.spine.within(self.cut, place, depth) for place in (start, stop - 1))
             codes = self.spine.geocodes[depth][low.start : high.stop]
@@ -218,26 +222,24 @@ class PublishedMeasurements:
         own = rows.join(place, on="geocode", how="inner", maintain_order="left")
         answers: list[Answers] = []
         known: list[Constraint] = []
-        for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
-            label, query, sign, group = self._descriptions[key]
-            places = part[_PLACE].to_numpy()
-            self._check_rows(part, label, 1 if group else query.size, level.name)
-            values = _values(part, 1 if group else query.size)
-            if sign is not None:
-                known.append(_placed(_known_of(query, sign, group, values), places, len(codes)))
+        for key, part in own.partition_by(self._columns, as_dict=True, maintain_order=True).items():
+            asked, places = self._asked[key], part[_PLACE].to_numpy()
+            values = self._values(part, asked, level.name)
+            if asked.sign is not None:
+                known.append(asked.known(values, places, len(codes)))
                 continue
             variance = part["variance"].to_numpy()
             exact = variance == 0  # without noise
-            spread, whole = np.full(len(codes), np.inf), np.zeros((len(codes), query.size), dtype=values.dtype)
+            spread, whole = np.full(len(codes), np.inf), np.zeros((len(codes), asked.size), dtype=values.dtype)
             spread[places[~exact]], whole[places] = variance[~exact], values
-            answers.append(Answers(query=query, values=whole, variance=spread))
+            answers.append(Answers(query=asked.query, values=whole, variance=spread))
             if exact.any():
-                known.append(_placed(_known_of(query, "=", None, values[exact]), places[exact], len(codes)))
+                known.append(asked.known(values[exact], places[exact], len(codes)))
         return replace(level, answers=tuple(answers), known=tuple(known))
 
-    def _check_rows(self, part: pl.DataFrame, label: str, size: int, level: str) -> None:
-        """Refuse rows of one query that are repeated, too short, or have no values."""
-        problems = []
+    def _values(self, part: pl.DataFrame, asked: RowQuery, level: str) -> np.ndarray[tuple[int, int], Any]:
+        """Return the values of one query, a row for each area; refuse rows that are repeated, too short, or empty."""
+        problems, size = [], asked.size
         for wrong, what, remedy in (
             (part["geocode"].is_duplicated(), "is measured twice in the same area", "keep one row for each area"),
             (part["value"].list.len() != size, f"has not {size:,} values", "write a value for every cell of the query"),
@@ -245,38 +247,42 @@ class PublishedMeasurements:
         ):
             if wrong.fill_null(value=True).any():
                 row = part.filter(wrong.fill_null(value=True)).row(0, named=True)
-                what = f'{label} of {level} "{row["geocode"]}" {what}'
+                what = f'{asked.name} of {level} "{row["geocode"]}" {what}'
                 problems.append(Problem(what=what, where=self._place(row), remedy=remedy))
         if problems:
             raise DataError(problems)
+        return part["value"].explode().to_numpy().reshape(part.height, size)
 
 
-def _values(rows: pl.DataFrame, size: int) -> np.ndarray[tuple[int, int], Any]:
-    return rows["value"].explode().to_numpy().reshape(rows.height, size)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowQuery:
+    """What rows ask: a query, by its name in the file; of constraints their sign, and the one group that they name."""
+
+    name: str
+    query: MarginalQuery
+    sign: Sign | None = None
+    group: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Return how many values a row has."""
+        return self.query.size if self.group is None else 1
+
+    def known(self, values: Any, places: Any = slice(None), areas: int | None = None) -> Constraint:
+        """Return what is known in some areas of a level; a constraint on one group says nothing of the others."""
+        areas, sign = len(values) if areas is None else areas, self.sign or "="
+        whole, given = np.zeros((areas, self.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
+        if self.group is None:
+            whole[places] = values
+        else:
+            whole[places], sign = (0, ">=") if sign == ">=" else (NO_BOUND, "<=")
+            whole[places, np.ravel_multi_index(self.group, self.query.shape)] = values[:, 0]
+        given[places] = True
+        return Constraint(query=self.query, sign=sign, values=whole, given=given)
 
 
-def _described(schema: Schema) -> list[str]:
-    return ["query_name", *schema.names, "query_shape", "sign"]
-
-
-def _known_of(query: MarginalQuery, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Constraint:
-    """Return what is known in these rows; a constraint on one group says nothing of the others."""
-    values = np.asarray(values, dtype=np.int64)
-    if group is not None:
-        whole = np.full((len(values), query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
-        whole[:, np.ravel_multi_index(group, query.shape)] = values[:, 0]
-        values, sign = whole, sign if sign == ">=" else "<="
-    return Constraint(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
-
-
-def _placed(known: Constraint, places: Places, areas: int) -> Constraint:
-    values, given = np.zeros((areas, known.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
-    values[places], given[places] = known.values, True
-    return Constraint(query=known.query, sign=known.sign, values=values, given=given)
-
-
-def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]:
-    """Return what a row asks: by its columns, or by its name where it has none; and the one group that it names."""
+def _query_of(row: Mapping[str, Any], schema: Schema) -> RowQuery:
+    """Return what a row asks: by its columns, or by its name where it has none."""
     name = str(row["query_name"])
     shape = None if row["query_shape"] is None else [int(each) for each in row["query_shape"].split("x") if each != "1"]
     sign = None if row["sign"] is None else _SIGNS.get(row["sign"].strip())
@@ -293,7 +299,8 @@ def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuer
     if one:
         if sign is None or shape:
             raise bad_file(f"{name} names one group and not the others", where="", remedy="name all groups")
-        return name, query, sign, tuple(_ONE_GROUP[said[each]][1] if said[each] in one else 0 for each in schema.names)
+        group = tuple(_ONE_GROUP[said[each]][1] if said[each] in one else 0 for each in schema.names)
+        return RowQuery(name=name, query=query, sign=sign, group=group)
     if shape is not None and shape != [each for each in query.shape if each > 1]:
         raise bad_file(
             f"{name} has the shape {row['query_shape']}, and in the schema {schema.name} it has "
@@ -301,7 +308,7 @@ def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuer
             where="",
             remedy="name the schema of the file with --schema",
         )
-    return name, query, sign, None
+    return RowQuery(name=name, query=query, sign=sign)
 
 
 def _kept(said: str | None, attribute: Attribute, one: Collection[str], name: str) -> str:
@@ -326,12 +333,8 @@ def open_published(
     constraints: Path | None = None,
     totals: Path | None = None,
     spine: Path | None = None,
-    mentioned: Iterable[tuple[str, str]] = (),
 ) -> PublishedMeasurements:
-    """Return published measurements: nothing but areas and names of queries is read yet.
-
-    ``mentioned`` are further areas (level, geocode) that exist although no row speaks of them.
-    """
+    """Return published measurements: nothing but areas and names of queries is read yet."""
     files = parquet_in(measurements, option="--measurements")
     more = [] if constraints is None else parquet_in(constraints, option="--constraints")
     if constraints is not None:
@@ -354,11 +357,9 @@ def open_published(
         raise bad_file("there is no row of measurements", where=str(measurements), remedy=remedy)
     known = None if totals is None else read_table(totals, ("geocode", "value"), option="--totals")
     if spine is None:
-        every = with_mentioned(codes, mentioned)
-        areas = Spine.of_prefixes(every)
+        areas = Spine.of_prefixes(codes)
     else:
-        every = codes
-        areas = listed_spine(read_table(spine, ("geocode", "geolevel", "parent"), option="--spine"), codes, str(spine))
+        areas = listed_spine(read_table(spine, SPINE_COLUMNS, option="--spine"), codes, str(spine))
     used = (*read, *(path for path in (totals, spine) if path is not None))
     return PublishedMeasurements(
         schema=schema,
@@ -367,60 +368,68 @@ def open_published(
         files=used,
         totals=() if known is None else tuple(groups_of(known, areas, str(totals))),
         by_prefix=spine is None,
-        taken_to_exist=len(unspoken(every, codes)),
     )
 
 
-def open_given(
-    path: Path,
-    *,
-    schema: str = "",
-    constraints: Path | None = None,
-    totals: Path | None = None,
-    spine: Path | None = None,
-    mentioned: Sequence[tuple[str, str]] = (),
-) -> PublishedMeasurements:
-    """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
-    # A website has the files of public/ beside each other.
-    near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
-    places = [place for place in near if (place / SPECIFICATION).exists()]
-    if not places:
-        found = schema_named(schema or "pl94-persons", attributes=partial(_measured_variables, path))
-    else:
-        public, path, stated = places[0], places[0] / MEASUREMENTS, _stated(places[0] / SPECIFICATION)
-        if not path.exists():
-            what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
-            if (name := stated.get("name", "topdown")) != "topdown":
-                what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
-            raise bad_file(what, where=str(public), remedy=remedy)
-        try:
-            found = TopDownDesign.of(TopDownSettings.model_validate(stated["settings"])).persons.schema
-        except (ValueError, KeyError):  # of a model that does not fit too: a ValueError
-            what, remedy = "it does not say what was measured", "take the measurements out of the folder, and give "
-            remedy += "--schema, --constraints and --spine"
-            raise bad_file(what, where=str(public / SPECIFICATION), remedy=remedy) from None
-        if schema and [
-            (a.name, a.codes) for a in schema_named(schema, attributes=partial(_measured_variables, path)).attributes
-        ] != [(a.name, a.codes) for a in found.attributes]:
-            what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
-            raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
-        beside = {place.stem: place for place in public.glob("*.parquet")}
-        constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
-    return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
+class PublishedOptions(BaseModel):
+    """What published measurements are read from: the options of commands that read any."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+
+    def opened(self) -> PublishedMeasurements:
+        """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
+        path, constraints, spine = self.measurements, self.constraints, self.spine
+        # A website has the files of public/ beside each other.
+        near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
+        public = next((place for place in near if (place / SPECIFICATION).exists()), None)
+        schema = None if public is None else _measured_schema(public)
+        path = path if public is None else public / MEASUREMENTS
+        if schema is None or self.schema_:
+            given = schema_named(self.schema_ or "pl94-persons", attributes=partial(_measured_variables, path))
+            codes = [[(each.name, each.codes) for each in own.attributes] for own in (given, schema or given)]
+            if codes[0] != codes[1]:
+                what = f"'{self.schema_}' has other attributes or codes, or in another order, than were measured"
+                raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
+            schema = schema or given
+        if public is not None:
+            beside = {place.stem: place for place in public.glob("*.parquet")}
+            constraints, spine = constraints or beside.get("constraints"), spine or beside.get("spine")
+        return open_published(path, schema=schema, constraints=constraints, totals=self.totals, spine=spine)
+
+
+def _measured_schema(public: Path) -> Schema:
+    """Return what the measurements of a bundle count, by the settings that its specification states."""
+    try:
+        stated = dict(json.loads((public / SPECIFICATION).read_text(encoding="utf-8"))["mechanism"])
+    except (OSError, ValueError, LookupError, TypeError):
+        stated = {}
+    if not (public / MEASUREMENTS).exists():
+        what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
+        if (name := stated.get("name", "topdown")) != "topdown":
+            what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
+        raise bad_file(what, where=str(public), remedy=remedy)
+    try:
+        return TopDownDesign.of(TopDownSettings.model_validate(stated["settings"])).persons.schema
+    except (ValueError, KeyError):  # of a model that does not fit too: a ValueError
+        remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
+        what = "it does not say what was measured"
+        raise bad_file(what, where=str(public / SPECIFICATION), remedy=remedy) from None
 
 
 def _measured_variables(path: Path, codebook: Codebook) -> list[str]:
     """Return the coded variables that are columns of measurements, in their order; all of them where none is."""
     columns = columns_of(parquet_in(path, option="--measurements")[0])
     return [each for each in columns if codebook.codes(each)] or coded_variables(codebook)
-
-
-def _stated(specification: Path) -> dict[str, Any]:
-    """Return the mechanism with its settings, as a specification states them; nothing where it does not."""
-    try:
-        return dict(json.loads(specification.read_text(encoding="utf-8"))["mechanism"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
 
 
 def parquet_in(root: Path, *, option: str) -> list[Path]:

@@ -7,11 +7,9 @@ again, and goes on at the level where it stopped. How far records are from the t
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import product
+from functools import cached_property, partial, reduce
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -24,13 +22,13 @@ from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Progress, Section
-from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, EstimateParts, estimate_frames, estimates_of
+from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
 from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
 from stirred.mechanisms.topdown.hierarchy.tree import blocks
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
-from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
+from stirred.mechanisms.topdown.solve.files import FileParts, SolverOutcome, make, records_frame
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
 from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 
@@ -38,8 +36,11 @@ Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
 CERTIFICATE: Final = "certificate"
 EVENTS: Final = "events"
-CERTIFICATE_COLUMNS: Final = ("records", "check", "compared")
-EVENT_COLUMNS: Final = ("records", "geolevel", "area", "what", "why", "amount")
+CERTIFICATE_COLUMNS: Final = {"records": pl.String, "check": pl.String, "compared": pl.Int64}
+EVENT_COLUMNS: Final = {
+    **dict.fromkeys(("records", "geolevel", "area", "what", "why"), pl.String),
+    "amount": pl.Float64,
+}
 _ROWS: Final = 1 << 20
 _MOST_CELLS: Final = 1_000_000
 SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -115,22 +116,19 @@ class DerivedFiles:
 
     def _estimates(self, part: Population) -> list[Path]:
         """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
-        folder = self.work / "estimates" / part.name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        written = EstimateParts(folder)
+        written = FileParts(path=self.work / "estimates" / part.name)
+        written.begin()
         # Counts that were published before bind records; they are no measurement of the confidential file.
         source = replace(self.stores[part.name], agreeing=False)
         for found in estimates_of(source, progress=self.progress, stage=f"{part.name} estimate"):
-            written.add(estimate_frames(found, part.queries))
-        return written.files
+            written.extend(estimate_frames(found, part.queries))
+        return written.parts
 
     def _certificates(self) -> pl.DataFrame:
         rows = [
             (part, check, many) for part, own in self.released.items() for check, many in own.certificate.checks.items()
         ]
-        kinds = (pl.String, pl.String, pl.Int64)
-        return pl.DataFrame(rows, schema=dict(zip(CERTIFICATE_COLUMNS, kinds, strict=True)), orient="row")
+        return pl.DataFrame(rows, schema=CERTIFICATE_COLUMNS, orient="row")
 
     def _events(self) -> pl.DataFrame:
         rows = [
@@ -138,8 +136,7 @@ class DerivedFiles:
             for part, own in self.released.items()
             for each in own.events
         ]
-        kinds = (*(pl.String,) * 5, pl.Float64)
-        return pl.DataFrame(rows, schema=dict(zip(EVENT_COLUMNS, kinds, strict=True)), orient="row")
+        return pl.DataFrame(rows, schema=EVENT_COLUMNS, orient="row")
 
     # ---- how far they are from the confidential file
 
@@ -195,34 +192,28 @@ class Layout:
     """How the records of a part are written: in the columns of the file, and in their types."""
 
     areas: pl.DataFrame  # geocode, and the columns that name the area in the file, in the order of the leaves
-    columns: Mapping[str, tuple[str, pl.DataType]]  # by attribute
-    codes: Mapping[str, tuple[str, ...]]  # of each attribute
+    codes: Mapping[str, pl.Series]  # of each attribute, called and typed as in the file
 
     @classmethod
     def of(cls, part: Population, types: Mapping[str, pl.DataType]) -> Layout:
         """Return the layout of a file with columns of these types."""
-        columns = {}
+        codes = {}
         for attribute, name in zip(part.schema.attributes, part.columns, strict=True):
-            kind = types.get(name, pl.String())
-            codes = pl.Series(attribute.codes, dtype=pl.String)
-            fits = kind.is_integer() and not codes.cast(kind, strict=False).null_count()
-            columns[attribute.name] = (name, kind if fits else pl.String())
-        own = part.spine.leaves
-        own = own.cast({name: types[name] for name in own.columns if name in types}, strict=False)
-        if "geocode" not in own.columns:
-            own = pl.DataFrame([part.spine.geocodes[-1].cast(pl.String).alias("geocode"), *own.get_columns()])
-        return cls(
-            areas=own,
-            columns=columns,
-            codes={attribute.name: attribute.codes for attribute in part.schema.attributes},
-        )
+            own, kind = pl.Series(name, attribute.codes, dtype=pl.String), types.get(name, pl.String())
+            fits = kind.is_integer() and not own.cast(kind, strict=False).null_count()
+            codes[attribute.name] = own.cast(kind) if fits else own
+        areas = part.spine.leaves
+        areas = areas.cast({name: types[name] for name in areas.columns if name in types}, strict=False)
+        if "geocode" not in areas.columns:
+            areas = pl.DataFrame([part.spine.geocodes[-1].cast(pl.String).alias("geocode"), *areas.get_columns()])
+        return cls(areas=areas, codes=codes)
 
     def of_counts(self, counts: pl.DataFrame) -> pl.DataFrame:
         """Return counts (geocode, attributes, count) in the columns of the file."""
         leaves = self.areas["geocode"].cast(pl.String)
         leaf = counts["geocode"].replace_strict(leaves, np.arange(len(leaves)), return_dtype=pl.Int64)
         places = self.areas.select(self.places)[leaf.to_numpy()]
-        values = [counts[own].cast(kind).alias(name) for own, (name, kind) in self.columns.items()]
+        values = [counts[name].cast(own.dtype).alias(own.name) for name, own in self.codes.items()]
         return pl.DataFrame([*places.get_columns(), *values, counts["count"]])
 
     @property
@@ -231,18 +222,12 @@ class Layout:
 
     def every_cell(self, variables: Sequence[str]) -> pl.DataFrame | None:
         """Return all cells of a table: areas that exist, by all codes; None where there are too many."""
-        of_areas = [name for name in variables if name in self.places]
-        areas = self.areas.select(of_areas).unique(maintain_order=True)
-        own = {name: (kind, self.codes[attribute]) for attribute, (name, kind) in self.columns.items()}
-        codes = [own[name] for name in variables if name not in of_areas]
-        if max(1, areas.height) * prod(len(each) for _, each in codes) > _MOST_CELLS:
+        found = [own.to_frame() for own in self.codes.values() if own.name in variables]
+        if places := [name for name in variables if name in self.places]:
+            found.append(self.areas.select(places).unique())
+        if prod(frame.height for frame in found) > _MOST_CELLS:
             return None
-        kinds = {name: own[name][0] for name in variables if name not in of_areas}
-        rows = [*product(*(each for _, each in codes))]
-        cells = pl.DataFrame(rows, schema=dict.fromkeys(kinds, pl.String), orient="row").cast(kinds)  # type: ignore[arg-type]
-        return (areas.join(cells, how="cross") if of_areas and kinds else areas if of_areas else cells).select(
-            variables
-        )
+        return reduce(partial(pl.DataFrame.join, how="cross"), found).select(variables)
 
 
 def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:

@@ -1,8 +1,7 @@
 """What is published without noise, and earlier counts that records agree with; all checked before noise is drawn.
 
 Totals, structural zeros and bounds by facilities are functions of invariants: totals of records, and numbers of
-facilities in each leaf. A file that keeps all rules shows that they can be kept together; where it does not, the rules
-that no file can keep are told apart.
+facilities in each leaf. A file that keeps all rules shows that they can be kept together.
 
 A later, more detailed release can agree with one already published: H(Z) = P in every area. P is public: the counts
 of an earlier release, cell by cell in every leaf. H adds the cells of the later schema up to those of the earlier one.
@@ -128,53 +127,6 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
             )
 
 
-def contradictions(schema: Schema, rules: Sequence[Rule], spine: Spine) -> Iterator[Problem]:
-    """Yield rules that no file at all can keep together, in words."""
-    for lower in (rule for rule in rules if rule.sign == ">="):
-        possible = _possible(schema, rules, lower.query)
-        upper = [rule for rule in rules if rule.sign == "<=" and rule.source is not None and rule.query == lower.query]
-        for cell in np.flatnonzero(~possible).tolist():
-            if lower.values(spine, 0, range(1))[0, cell]:
-                code = schema.cell_name(lower.query, cell)
-                what = f"facilities need somebody with {code}, and structural zeros leave no cell for it"
-                yield Problem(
-                    what=what, where=f"rule {lower.name}", remedy="leave out a zero, or correct the facilities"
-                )
-        for fixed in (rule for rule in rules if rule.sign == "="):
-            yield from _totals_out_of_reach(fixed, lower, upper, possible, spine)
-
-
-def _possible(schema: Schema, rules: Sequence[Rule], query: MarginalQuery) -> npt.NDArray[np.bool_]:
-    """Return which cells of a query structural zeros leave possible."""
-    barred = np.zeros(schema.size, dtype=np.bool_)
-    for rule in rules:
-        if rule.source is None:
-            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
-    found = np.zeros(query.size, dtype=np.bool_)
-    found[query.cell_of[~barred]] = True
-    return found
-
-
-def _totals_out_of_reach(
-    fixed: Rule, lower: Rule, upper: Sequence[Rule], possible: npt.NDArray[np.bool_], spine: Spine
-) -> Iterator[Problem]:
-    for depth in fixed.depths:
-        for areas in blocks(spine.areas(depth), _AT_ONCE):
-            total = fixed.values(spine, depth, areas)[:, 0]
-            least = lower.values(spine, depth, areas).sum(axis=1)
-            most = np.full(len(areas), NO_BOUND)
-            for rule in upper:
-                most = np.minimum(most, rule.values(spine, depth, areas)[:, possible].sum(axis=1))
-            for row in np.flatnonzero((total < least) | (total > most))[:_SHOWN].tolist():
-                what = (
-                    f"{spine.names[depth]} {spine.geocodes[depth][areas[row]]}: its facilities need {least[row]:,} to "
-                    f"{most[row]:,}, and its total is {total[row]:,}"
-                )
-                public = "the facilities of an area and its total contradict each other"
-                remedy = "correct the facilities or the areas of the records"
-                yield Problem(what=what, public=public, where=f"rules {lower.name}, {fixed.name}", remedy=remedy)
-
-
 _WHERE: Final = "agrees_with"
 
 
@@ -281,8 +233,13 @@ def disagreements(schema: Schema, rules: Sequence[Rule], spine: Spine, *, unit: 
     for rule in rules:
         if rule.source is not None and rule is not earlier:
             yield from _against(earlier, rule, spine, unit=unit)
-    possible = _possible(schema, rules, earlier.query)
-    if lost := int(earlier.values(spine, 0, range(1))[0, ~possible].sum()):
+    barred = np.zeros(schema.size, dtype=np.bool_)
+    for rule in rules:
+        if rule.source is None:
+            barred |= (np.zeros(rule.query.size) + rule.plus == 0)[rule.query.cell_of]
+    impossible = np.ones(earlier.query.size, dtype=np.bool_)
+    impossible[earlier.query.cell_of[~barred]] = False
+    if lost := int(earlier.values(spine, 0, range(1))[0, impossible].sum()):
         what = f"{number(lost, unit)} of then would have no cell: structural zeros leave none for them"
         yield Problem(what=what, where=_WHERE, remedy="leave out a zero, or correct agreed_codes")
 

@@ -159,8 +159,8 @@ def schema_of(settings: CountSettings) -> Schema:
     return declared_schema("declared", settings.attributes, values=settings.values, groupings=settings.groupings)
 
 
-def shares_of(settings: CountSettings, levels: Sequence[str]) -> Shares | None:
-    """Return the budget as it is written, or split evenly between levels; None where nothing is measured."""
+def shares_of(settings: CountSettings, levels: Sequence[str]) -> Shares:
+    """Return the budget as it is written, or split evenly between levels."""
     if settings.budget is not None and (settings.rho is not None or settings.queries):
         remedy = "write the budget file, or rho and queries"
         raise bad_plan("a budget file says rho and queries itself", where="budget", remedy=remedy)
@@ -170,7 +170,7 @@ def shares_of(settings: CountSettings, levels: Sequence[str]) -> Shares | None:
     if settings.rho is not None:
         return Shares.even(settings.rho, levels=levels, queries=settings.queries or _DEFAULT_QUERIES)
     if isinstance(settings, UnitSettings) and settings.totals:
-        return None
+        return Shares.none(levels)
     remedy = "name a budget file (budget), or write rho = '1/2' and queries = ['total', 'detailed']"
     raise bad_plan("no budget is given", where="budget", remedy=remedy)
 
@@ -191,12 +191,11 @@ class RecordKind:
     name: str
     settings: CountSettings
     schema: Schema
-    shares: Shares | None  # None where only what is known is published
+    shares: Shares
 
     @property
     def unit(self) -> str:
         """Return what one record is."""
-        assert isinstance(self.settings, TopDownSettings | UnitSettings)
         return self.settings.unit
 
     @property
@@ -214,10 +213,14 @@ class RecordKind:
         return what if self.name == PERSONS else f"unit_{what}"
 
     @property
+    def measured(self) -> bool:
+        """Say whether anything is measured; otherwise only what is known is published."""
+        return self.shares.rho > 0
+
+    @property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what is measured at any level, by its name in published files."""
-        shares = self.shares
-        names = [] if shares is None else [name for level in shares.levels for name in shares.measured(level)]
+        names = [name for level in self.shares.levels for name in self.shares.measured(level)]
         return {f"{name}_dpq": self.schema.query(name) for name in names}
 
 
@@ -247,7 +250,7 @@ class TopDownDesign:
                 names = spelled
             if schema is not None:
                 shares = shares and collected(problems, partial(shares.fitted, schema, names))
-                kinds.append(RecordKind(name=name, settings=own, schema=schema, shares=shares))
+                kinds.append(RecordKind(name=name, settings=own, schema=schema, shares=shares or Shares.none(names)))
                 # A budget that cannot be read might have called the levels otherwise.
                 problems += _wrong_rules(own, schema, names) if shares or not own.budget else ()
         design = cls(settings=settings, names=names, kinds=tuple(kinds))
@@ -286,9 +289,7 @@ class TopDownDesign:
 
     def counted_by(self, variables: Sequence[str]) -> str:
         """Return the kind of records that a table counts: units where they have all its variables, else persons."""
-        found = [
-            kind for kind in self.kinds if kind.shares is not None and {*variables} <= {*self.record_columns(kind)}
-        ]
+        found = [kind for kind in self.kinds if kind.measured and {*variables} <= {*self.record_columns(kind)}]
         return found[-1].name if found else PERSONS
 
 
@@ -330,8 +331,11 @@ def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
     """Yield what stands against records, or asks for something of records where there are none."""
     settings = design.settings
     records = "records" in settings.publish
+    if not settings.publish:
+        remedy = 'write publish = ["measurements"], or name others of the three'
+        yield Problem(what="nothing that is measured would be published", where="publish", remedy=remedy)
     for kind in design.kinds:
-        if kind.settings.agrees_with is not None and (not records or kind.shares is None):
+        if kind.settings.agrees_with is not None and (not records or not kind.measured):
             remedy = 'write publish = ["measurements", "records"], and a budget'
             yield Problem(what="only records agree with an earlier release", where="agrees_with", remedy=remedy)
         names = design.record_columns(kind)
@@ -345,7 +349,7 @@ def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
         yield Problem(what="arms make records, and none are published", where="arm", remedy=remedy)
     top = design.names[0]
     unmeasured = any(
-        kind.shares is not None and all(kind.shares.sigma2(top, query) is None for query in kind.shares.measured(top))
+        kind.measured and all(kind.shares.sigma2(top, query) is None for query in kind.shares.measured(top))
         for kind in design.kinds
     )
     for arm in dict.fromkeys((settings.arm, *settings.compare)):

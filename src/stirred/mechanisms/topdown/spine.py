@@ -7,7 +7,7 @@ an area are therefore side by side, and so are its records once they are sorted 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -24,6 +24,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Level, Places
 
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
+SPINE_COLUMNS: Final = ("geolevel", "geocode", "parent")
 _JOINED: Final = 1 << 20
 _LEAF: Final = "__leaf"
 # A county in the nation, a region among regions of districts and wards; less deep, the whole is worked on at once.
@@ -69,14 +70,6 @@ class Spine:
             codes = own if nested else codes + own
             found.append(codes.alias(name))
         return cls._of(named, found, names=tuple(names), bypass=bypass)
-
-    def upside_down(self, levels: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield neighbouring levels that look exchanged: every area has one child, and several have the same code."""
-        for depth, (above, name) in enumerate(pairwise(levels), start=1):
-            alone = self.areas(depth) == self.areas(depth + 1)
-            there = {above, name} <= {*self.leaves.columns}  # not where one column of geocodes names all levels
-            if there and alone and self.leaves[name].n_unique() < self.leaves[above].n_unique():
-                yield above, name
 
     @classmethod
     def of_geocodes(
@@ -141,7 +134,10 @@ class Spine:
                 raise bad_file(f"it has no {name}", where=where, remedy="list the areas of all levels")
             geocodes.append(own["geocode"].alias(name))
             parents.append(own["place"].to_numpy().astype(np.int64))
-        return cls._under_one(names, geocodes, parents, bypass=bypass)
+        if len(geocodes[0]) > 1:
+            names, geocodes = ["", *names], [pl.Series([""]), *geocodes]
+            parents.insert(0, np.zeros(1, dtype=np.int64))
+        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), bypass=bypass)
 
     @classmethod
     def of_prefixes(cls, codes: Mapping[str, Sequence[str]]) -> Spine:
@@ -170,31 +166,14 @@ class Spine:
         ]
         if wrong:
             raise bad_file(wrong[0], where="geocode", remedy="name the parents of areas in a file: --spine")
-        found: list[list[str]] = []
-        parents: list[Places] = []
-        for name in names[::-1]:
-            (width,) = widths[name]
-            below = found[0] if found else []
-            own = sorted({*codes[name], *(code[:width] for code in below)}) if width else [codes[name][0]]
-            place = {code[:width]: number for number, code in enumerate(own)}
-            if found:
-                parents.insert(0, np.array([place[code[:width]] for code in below], dtype=np.int64))
-            found.insert(0, own)
-        parents.insert(0, np.zeros(len(found[0]), dtype=np.int64))
-        return cls._under_one(names, [pl.Series(own, dtype=pl.String) for own in found], parents)
-
-    @classmethod
-    def _under_one(
-        cls, names: Sequence[str], geocodes: list[pl.Series], parents: list[Places], *, bypass: bool = True
-    ) -> Spine:
-        """Return the spine of these areas, with one above all where several are at the top."""
-        if len(geocodes[0]) > 1:
-            names, geocodes, parents = (
-                ["", *names],
-                [pl.Series([""]), *geocodes],
-                [np.zeros(1, dtype=np.int64), *parents],
-            )
-        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), bypass=bypass)
+        listed_areas: list[pl.DataFrame] = []
+        below: list[str] = []
+        for name, above in zip(names[::-1], [*names[-2::-1], ""], strict=True):
+            (width,), (outer,) = widths[name], widths.get(above, [0])
+            below = sorted({*codes[name], *(code[:width] for code in below)}) if width else [top[0]]
+            parents = [code[:outer] for code in below] if outer else [top[0]] * len(below)
+            listed_areas.append(pl.DataFrame({"geocode": below, "parent": parents}).with_columns(geolevel=pl.lit(name)))
+        return cls.of_list(pl.concat(listed_areas), names=names)
 
     @property
     def depth(self) -> int:
@@ -347,26 +326,6 @@ def _ordered(levels: Mapping[str, pl.DataFrame], where: str) -> list[str]:
 # ---- areas that published files name ----------------------------------------------------------------------
 
 
-def with_mentioned(codes: Mapping[str, Sequence[str]], mentioned: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return areas by level with those that are asked for by level or by length: they exist, and were not measured."""
-    found = {level: {*own} for level, own in codes.items()}
-    named = {plain(level): level for level in found}
-    widths = {len(code): level for level, own in found.items() for code in own}
-    for level, code in mentioned:
-        own = named.get(plain(level)) or (level if level and len(code) not in widths else widths.get(len(code), ""))
-        if (own in found and len(code) == len(next(iter(found[own])))) or (own and own not in found):
-            found.setdefault(own, set()).add(code)
-            named[plain(own)], widths[len(code)] = own, own
-    return {level: sorted(own) for level, own in found.items()}
-
-
-def unspoken(every: Mapping[str, Sequence[str]], codes: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the areas that no row speaks of, nor any of an area inside them."""
-    measured = {code for own in codes.values() for code in own}
-    more = {code for own in every.values() for code in own} - measured
-    return more - {code[:width] for width in {len(each) for each in more} for code in measured}
-
-
 def plain(level: str) -> str:
     """Return the name of a level without the ways in which people write it.
 
@@ -378,11 +337,10 @@ def plain(level: str) -> str:
 
 def listed_spine(spine: pl.DataFrame, codes: Mapping[str, Sequence[str]], where: str) -> Spine:
     """Return the areas that a file lists; one above all has no parent, and need not be listed."""
-    columns = ("geolevel", "geocode", "parent")
     given = {*spine["geolevel"].unique()}
     top = [(level, own[0], own[0]) for level, own in codes.items() if level not in given and len(own) == 1]
-    schema = dict.fromkeys(columns, pl.String)
-    spine = pl.concat([spine.select(columns).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
+    schema = dict.fromkeys(SPINE_COLUMNS, pl.String)
+    spine = pl.concat([spine.select(SPINE_COLUMNS).cast(pl.String), pl.DataFrame(top, schema=schema, orient="row")])
     for level, own in codes.items():
         there = spine.filter(geolevel=level)
         absent = pl.DataFrame({"geocode": own}, schema={"geocode": pl.String}).join(there, on="geocode", how="anti")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -148,6 +148,11 @@ class FileParts:
         with replacing(part) as writing:
             frame.write_parquet(writing)
         return part
+
+    def extend(self, frames: Iterable[pl.DataFrame]) -> None:
+        """Write further parts."""
+        for number, frame in enumerate(frames, start=len(self.parts)):
+            self.write(number, frame)
 
     @property
     def parts(self) -> list[Path]:
