@@ -71,20 +71,6 @@ def to_blocks(sums: Numbers, contains: Flags, outside: Numbers, blocks: Numbers)
 
 
 @compiled
-def to_sums(blocks: Numbers, contains: Flags, outside: Numbers, signs: Numbers, sums: Numbers) -> None:
-    """Turn ANOVA blocks back into the sum form (inclusion and exclusion); they need not be square."""
-    groupings, n, k = blocks.shape
-    for u in range(groupings):
-        sums[u] = 0.0
-        for t in range(groupings):
-            if contains[t, u]:
-                factor = signs[t] * signs[u] / outside[u]
-                for i in range(n):
-                    for j in range(k):
-                        sums[u, i, j] += factor * blocks[t, i, j]
-
-
-@compiled
 def turn(values: Numbers, dims: Places) -> None:
     """Turn (rows, e) into coordinates whose first one along each attribute is constant, in place; twice is nothing."""
     rows, width = values.shape
@@ -282,10 +268,10 @@ def _largest(matrix: Numbers, allowed: Flags, centred: bool) -> float:
 
 
 @compiled
-def _middle(precision: Numbers, allowed: Flags, free: Flags, contains: Flags, outside: Numbers) -> float:
+def _middle(precision: Numbers, allowed: Flags, equal_inside: Flags, contains: Flags, outside: Numbers) -> float:
     """Return about the geometric mean of the extreme eigenvalues of a precision: the step that converges fastest.
 
-    ``free[t]`` says that no equality touches a block; the total has no part in those that one does.
+    ``equal_inside[t]`` says that an equality touches a block: the total has no part in it.
     """
     groupings, n = precision.shape[0], precision.shape[1]
     blocks = np.empty((groupings, n, n))
@@ -294,7 +280,7 @@ def _middle(precision: Numbers, allowed: Flags, free: Flags, contains: Flags, ou
     if not allowed.any():
         return 1.0
     for t in range(groupings):
-        largest = max(largest, _largest(blocks[t], allowed, not free[t]))
+        largest = max(largest, _largest(blocks[t], allowed, equal_inside[t]))
     if largest <= 0.0:
         return 1.0
     for t in range(groupings):
@@ -401,14 +387,12 @@ def solve_parent(
     fixing = np.zeros((children, groupings, n, equalities))
     operator = np.empty(children, dtype=np.int64)
     equal_inside = np.zeros(groupings, dtype=np.bool_)
-    free = np.ones(groupings, dtype=np.bool_)
     allowed = np.ones((children, n), dtype=np.bool_)
     largest_set = 1.0
     for g in range(bounds):
         largest_set = max(largest_set, float(bound_groups[g].sum()))
     for t in range(groupings):
         equal_inside[t] = equalities > 0 and contains[equal_at, t]
-        free[t] = not equal_inside[t]
     for c in range(children):
         rho[c] = -1.0
         for a in range(n if width > 1 else 0):  # single cells are kept at 0 by z alone: one inverse serves all children
@@ -418,7 +402,7 @@ def solve_parent(
                 rho[c] = rho[d]
                 break
         if rho[c] < 0.0:
-            rho[c] = _middle(precision[kind[c]], allowed[c], free, contains, outside)
+            rho[c] = _middle(precision[kind[c]], allowed[c], equal_inside, contains, outside)
         bound_rho[c] = rho[c] / (outside[0] * largest_set)
         for a in range(n):
             for e in range(width):

@@ -103,16 +103,9 @@ def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
 
 def bottom_up_objective(grid: CellGrid, estimates: LevelEstimates) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
-    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
-
-    lattice = grid.lattice
     inverses = {
         each: inverse_off(known.covariance, known.unknown + known.exact) for each, known in estimates.spread.items()
     }
-    blocks = np.stack([inverses[each] for each in grid.sets], axis=1)
-    precision = np.empty(blocks.shape)
-    for kind in range(len(blocks)):
-        to_sums(np.ascontiguousarray(blocks[kind]), lattice.contains, lattice.outside, lattice.signs, precision[kind])
     informed = {each: inverses[each][estimates.kinds] @ mean for each, mean in estimates.mean.items()}
     total, detailed = grid.schema.query(TOTAL), grid.schema.query(DETAILED)
     constant, ones = estimates.spread[()], grid.rows(total)
@@ -120,7 +113,7 @@ def bottom_up_objective(grid: CellGrid, estimates: LevelEstimates) -> Objective:
     unknown = np.einsum("ci,nij,cj->n", ones, constant.unknown, ones) > 1e-9
     return Objective(
         kind=estimates.kinds,
-        precision=precision,
+        precision=grid.lattice.sums(np.stack([inverses[each] for each in grid.sets], axis=1)),
         total=grid.answers(total, estimates.mean)[:, 0],
         total_variance=np.where(unknown, np.inf, variance)[estimates.kinds],
         linear=grid.answers(detailed, informed),
@@ -260,8 +253,6 @@ def _is_measured_well(grid: CellGrid, sizes: _Sizes, query: MarginalQuery) -> bo
 
 
 def _margin(grid: CellGrid, top: LevelEstimates, sizes: _Sizes, query: MarginalQuery) -> MarginForm:
-    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
-
     lattice, inside = grid.lattice, {*grid.within(grid.kept(query))}
     largest = max(size for size, _, _ in sizes.values())
     blocks, parts = np.zeros((len(lattice.kept), 1, 1)), {}
@@ -271,12 +262,8 @@ def _margin(grid: CellGrid, top: LevelEstimates, sizes: _Sizes, query: MarginalQ
             blocks[place] = 1.0 / sizes[each][0]
             total = top.mean[each].sum(axis=1, keepdims=True) / sizes[each][0]
             parts[each] = np.broadcast_to(total, (1, grid.cells, total.shape[2]))
-    sums = np.empty(blocks.shape)
-    to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)
-    if not parts:
-        return MarginForm(query=query, precision=sums, linear=np.zeros(lattice.width))
-    linear = grid.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]]
-    return MarginForm(query=query, precision=sums, linear=linear)
+    linear = grid.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]] if parts else np.zeros(lattice.width)
+    return MarginForm(query=query, precision=lattice.sums(blocks[None])[0], linear=linear)
 
 
 def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tuple[MarginalQuery, Numbers] | None:

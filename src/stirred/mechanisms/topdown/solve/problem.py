@@ -53,6 +53,14 @@ class Lattice:
     signs: Numbers  # 1 for sets of an even number of attributes, else -1
     block: Places  # (width,) of each coordinate the set in which it is a contrast: not the first along them
 
+    def sums(self, blocks: Numbers) -> Numbers:
+        """Return matrices in sum form, given their ANOVA blocks (kinds, sets, a, a): inclusion and exclusion."""
+        factors = np.where(self.contains.T, np.outer(self.signs, self.signs) / self.outside[:, None], 0.0)
+        found = np.zeros(blocks.shape)
+        for place in range(len(self.kept)):
+            found += factors[:, place, None, None] * blocks[:, place, None]
+        return found
+
 
 @lru_cache(maxsize=4096)
 def lattice_of(sizes: tuple[int, ...]) -> Lattice:
