@@ -71,8 +71,8 @@ class Objective:
         return found
 
 
-def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
-    """Return the objective of the areas' own measurements; ``dense`` makes the linear terms of all cells at once."""
+def own_objective(grid: CellGrid, level: Level) -> Objective:
+    """Return the objective of the areas' own measurements."""
     queries = [each.query for each in level.answers]
     weights = np.stack([each.precision for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
     different, kind = np.unique(weights, axis=0, return_inverse=True)
@@ -80,7 +80,7 @@ def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
     for each in level.answers:
         if each.query.size == 1:
             total, variance = np.asarray(each.values[:, 0], dtype=np.float64), each.variance
-    found = Objective(
+    return Objective(
         kind=kind.reshape(-1).astype(np.int64),
         precision=grid.precision(queries, different),
         total=total,
@@ -89,10 +89,6 @@ def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
         weights=weights,
         places=tuple(query.cell_of for query in queries),
     )
-    if not dense:
-        return found
-    everywhere = np.arange(grid.schema.size).reshape(1, -1)
-    return replace(found, linear=found.at(slice(None), everywhere)[:, 0], answers=(), weights=None)
 
 
 def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
@@ -117,31 +113,6 @@ def bottom_up_objective(grid: CellGrid, estimates: LevelEstimates) -> Objective:
         total=grid.answers(total, estimates.mean)[:, 0],
         total_variance=np.where(unknown, np.inf, variance)[estimates.kinds],
         linear=grid.answers(detailed, informed),
-    )
-
-
-def stacked(parts: Sequence[Objective]) -> Objective:
-    """Return the objectives of areas one after the other."""
-    starts = np.cumsum([0, *(len(each.precision) for each in parts)])
-    linear = [each.linear for each in parts if each.linear is not None]
-    return Objective(
-        kind=np.concatenate([each.kind + start for each, start in zip(parts, starts, strict=False)]),
-        precision=np.concatenate([each.precision for each in parts]),
-        total=np.concatenate([each.total for each in parts]),
-        total_variance=np.concatenate([each.total_variance for each in parts]),
-        linear=np.concatenate(linear),
-    )
-
-
-def first_of(objective: Objective) -> Objective:
-    """Return the objective of the first area alone."""
-    assert objective.linear is not None
-    return Objective(
-        kind=np.zeros(1, dtype=np.int64),
-        precision=objective.precision[objective.kind[:1]],
-        total=objective.total[:1],
-        total_variance=objective.total_variance[:1],
-        linear=objective.linear[:1],
     )
 
 
