@@ -203,7 +203,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
     rounds cells to the nearest where `bureau` does as production did: it is an arm here too, for comparison.
     """
     queries = {"Hispanic x race": SCHEMA.query("hispanic * cenrace"), "all cells": SCHEMA.query("detailed")}
-    arms = {**ARMS, "outside rounder": replace(ARMS["bureau"], rounder=ARMS["blue"].rounder)}
+    arms = {**ARMS, "outside rounder": replace(ARMS["bureau"], pre_rounded=2)}
     errors = {arm: np.zeros((files, len(queries), len(LEVELS))) for arm in arms}
     bias: dict[str, list[np.ndarray]] = {arm: [] for arm in arms}
     bins = ("0", "1-20", "21-59", "60+")

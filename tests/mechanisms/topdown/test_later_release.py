@@ -10,7 +10,7 @@ import pytest
 
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
-from stirred.mechanisms.topdown.solve.problem import Chain, LimitGroups
+from stirred.mechanisms.topdown.solve.problem import LimitGroups
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
 from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
 from tests.mechanisms.topdown.hierarchies import summed_up
@@ -80,7 +80,7 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     rules = LimitGroups.of([tree])
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
-    assert [query.name for query in Chain.of(rules).queries][1] == "home * adult * race"
+    assert [query.name for query in rules.chain][1] == "home * adult * race"
     piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
         assert np.array_equal(MARGIN.answer(counts.dense(DETAILED.size)), margin)

@@ -21,7 +21,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, Margin
 from stirred.mechanisms.topdown.hierarchy.tree import Flags, Level, Numbers, Places
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
 from stirred.mechanisms.topdown.solve.objective import Objective, settled
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, Chain, LimitGroups, Rounder, lattice_of
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, LimitGroups, SolverMethod, lattice_of
 from stirred.mechanisms.topdown.solve.programs import CellSet, Quadratic, Rounding
 
 _TOLERANCE: Final = 1e-10
@@ -69,8 +69,7 @@ class LevelStep:
     rules: LimitGroups
     objective: Objective
     limits: AreaLimits
-    chain: Chain
-    rounder: Rounder
+    method: SolverMethod
     totals_first: bool
     group: Places  # (areas,) group of areas whose total is known together
     group_total: Places  # -1 where it is not known
@@ -383,7 +382,7 @@ def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, S
         total = totals[0] if totals[0] >= 0 else int(np.rint(values.sum()))
         need, column = np.array([total], dtype=np.int64), np.zeros(len(parent.cells), dtype=np.int64)
     rounding = Rounding(
-        values, need, column, chain, low, high, allowed, demands.group, demands.group_total, parent.step.rounder
+        values, need, column, chain, low, high, allowed, demands.group, demands.group_total, parent.step.method
     )
     for slack in () if off_chain else (0, 1, 3):
         if (found := rounding.by_kernel(slack)) is not None:
@@ -398,10 +397,10 @@ def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, S
 
 def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[CellSet], Flags]:
     """Return the groups of cells along the chain, their limits by child, the limits off it, and what may be filled."""
-    queries, cells, demands = parent.step.chain.queries, parent.cells, parent.demands
+    queries, cells, demands = parent.step.rules.chain, parent.cells, parent.demands
     chain = np.empty((len(queries), len(cells)), dtype=np.int64)
     labels = []
-    for level, groups in enumerate(parent.step.chain.groups):
+    for level, groups in enumerate(parent.step.rules.chain_cells):
         present, chain[level] = np.unique(groups[cells], return_inverse=True)
         labels.append(present)
     low = np.zeros((len(totals), len(chain), max(map(len, labels))), dtype=np.int64)

@@ -59,9 +59,8 @@ from stirred.mechanisms.topdown.solve.parent import (
 )
 from stirred.mechanisms.topdown.solve.problem import (
     AreaLimits,
-    Chain,
     LimitGroups,
-    Rounder,
+    SolverMethod,
     contradictions,
     implied,
     is_bound,
@@ -85,39 +84,12 @@ _AT_ONCE: Final = 16  # parents that a thread takes together
 # ---- how is solved ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolverMethod:
-    """How areas are solved for: from all measurements of their subtrees or their own alone, and how is rounded.
-
-    A rounder that settles totals first wants them before cells at all levels between the top and the leaves. Else they
-    come first where they are measured well, and so do margins at the top.
-    """
-
-    name: str
-    bottom_up: bool
-    rounder: Rounder
-
-    def totals_first(self, level: Level, *, place: int, depth: int) -> bool:
-        """Say whether the totals of the areas of a level are fixed before their cells.
-
-        A single pass is best at the leaves, where totals are known from cells: a leaf total pass raised the error of
-        leaf totals by half (section 1.4). Totals are measured well if they are so as precisely as the finest query.
-        """
-        if not 0 < place < depth - 1:
-            return False
-        if self.rounder.totals_first or not level.answers:
-            return True
-        finest = max(level.answers, key=lambda each: each.query.size)
-        total = [each for each in level.answers if each.query.size == 1]
-        return bool(total and np.median(total[0].precision) >= np.median(finest.precision))
-
-
 ARMS: Final[Mapping[str, SolverMethod]] = {
     arm.name: arm
     for arm in (
-        SolverMethod(name="default", bottom_up=True, rounder=Rounder()),
-        SolverMethod(name="blue", bottom_up=True, rounder=Rounder(pre_rounded=2, totals_first=True)),
-        SolverMethod(name="bureau", bottom_up=False, rounder=Rounder(pre_rounded=1, totals_first=True)),
+        SolverMethod(name="default"),
+        SolverMethod(name="blue", pre_rounded=2, totals_first=True),
+        SolverMethod(name="bureau", bottom_up=False, pre_rounded=1, totals_first=True),
     )
 }
 
@@ -211,7 +183,6 @@ class Strategy:
 
     options: SolveOptions
     rules: LimitGroups
-    chain: Chain
     model: SubspaceModel
     names: tuple[str, ...]  # of all levels, from the top
     totals_first: frozenset[str]  # levels at which totals are fixed before cells
@@ -234,11 +205,10 @@ class Strategy:
             if each.level not in pattern:
                 what = f"totals are given for the level '{each.level}', which is not there"
                 raise bad_plan(what, where="totals", remedy="")
-        first, depth = options.arm.totals_first, len(pattern)
+        first, depth = options.arm.settles_totals, len(pattern)
         return cls(
             options=options,
             rules=rules,
-            chain=Chain.of(rules),
             model=model_on(rules.grid, queries),
             names=tuple(pattern),
             totals_first=frozenset(
@@ -298,7 +268,7 @@ class Strategy:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
         found = [bottom_up_objective(self.rules.grid, estimates) for estimates in by_level]
-        if not self.options.arm.rounder.totals_first and names[0] == self.names[0] and self.rules.margin is None:
+        if not self.options.arm.totals_first and names[0] == self.names[0] and self.rules.margin is None:
             found[0] = replace(found[0], margins=margins_of(self.rules.grid, by_level[0], self.measured))
         return found
 
@@ -336,8 +306,7 @@ class Strategy:
             rules=self.rules,
             objective=objective,
             limits=limits,
-            chain=self.chain,
-            rounder=self.options.arm.rounder,
+            method=self.options.arm,
             totals_first=level.name in self.totals_first,
             group=group,
             group_total=np.array(group_total, dtype=np.int64),
