@@ -9,6 +9,8 @@ numbered, children by geocode and then cells, which settles ties the same way ev
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,42 +22,6 @@ Flags = npt.NDArray[np.bool_]
 
 SCALE = 1 << 20  # costs of rounding are whole multiples of 1 / SCALE
 _FAR = np.int64(1) << np.int64(60)
-
-
-@compiled
-def slope(flow: int, base: int, mid: int, outer: int) -> int:
-    """Return the cost of one unit more on an arc."""
-    if flow < base:
-        return -outer
-    return mid if flow == base else outer
-
-
-@compiled
-def _sift_up(keys: Places, nodes: Places, at: int) -> None:
-    while at > 0:
-        above = (at - 1) >> 1
-        if keys[above] < keys[at] or (keys[above] == keys[at] and nodes[above] <= nodes[at]):
-            return
-        keys[above], keys[at] = keys[at], keys[above]
-        nodes[above], nodes[at] = nodes[at], nodes[above]
-        at = above
-
-
-@compiled
-def _sift_down(keys: Places, nodes: Places, size: int) -> None:
-    at = 0
-    while True:
-        least = at
-        for below in (2 * at + 1, 2 * at + 2):
-            if below < size and (
-                keys[below] < keys[least] or (keys[below] == keys[least] and nodes[below] < nodes[least])
-            ):
-                least = below
-        if least == at:
-            return
-        keys[least], keys[at] = keys[at], keys[least]
-        nodes[least], nodes[at] = nodes[at], nodes[least]
-        at = least
 
 
 @compiled
@@ -104,21 +70,14 @@ def settle(
     through = np.full(nodes, -1, dtype=np.int64)
     done = np.zeros(nodes, dtype=np.bool_)
     seen = np.empty(nodes, dtype=np.int64)
-    keys = np.empty(2 * arcs + nodes + 1, dtype=np.int64)
-    heap = np.empty(2 * arcs + nodes + 1, dtype=np.int64)
     left = 0
     for source in range(nodes):
         while excess[source] > 0:
-            count, size, found = 0, 1, -1
-            keys[0], heap[0] = 0, source
-            distance[source] = 0
-            seen[count] = source
-            count += 1
-            while size > 0:
-                node = heap[0]
-                size -= 1
-                keys[0], heap[0] = keys[size], heap[size]
-                _sift_down(keys, heap, size)
+            count, found = 1, -1
+            distance[source], seen[0] = 0, source
+            heap = [(np.int64(0), np.int64(source))]
+            while len(heap) > 0:
+                _, node = heappop(heap)
                 if done[node]:
                     continue
                 done[node] = True
@@ -131,17 +90,16 @@ def settle(
                     other = head[arc] if forward else tail[arc]
                     if done[other] or (flow[arc] >= high[arc] if forward else flow[arc] <= low[arc]):
                         continue
-                    step = slope(flow[arc] - (not forward), base[arc], mid[arc], outer[arc])
-                    step = (step if forward else -step) + potential[node] - potential[other]
+                    beyond = flow[arc] - base[arc] - (not forward)
+                    slope = mid[arc] if beyond == 0 else outer[arc] if beyond > 0 else -outer[arc]
+                    step = (slope if forward else -slope) + potential[node] - potential[other]
                     if distance[node] + step < distance[other]:
                         if distance[other] == _FAR:
                             seen[count] = other
                             count += 1
                         distance[other] = distance[node] + step
                         through[other] = end
-                        keys[size], heap[size] = distance[other], other
-                        size += 1
-                        _sift_up(keys, heap, size - 1)
+                        heappush(heap, (distance[other], other))
             if found >= 0:
                 amount = min(excess[source], -excess[found])
                 node = found
