@@ -213,7 +213,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
         for name, arm in arms.items():
             piece = next(iter(solve(lambda tree=tree: [tree], SolveOptions(arm=arm))))
             for depth, true in enumerate(truth):
-                off = piece.levels[depth].dense(SCHEMA.size) - true
+                off = piece.levels[depth].answers(SCHEMA.query("detailed")) - true
                 for place, query in enumerate(queries.values()):
                     errors[name][number, place, depth] = np.abs(query.answer(off)).sum(axis=1).mean()
             totals = off.sum(axis=1)

@@ -186,8 +186,8 @@ class LimitGroups:
     queries: tuple[MarginalQuery, ...]
     groups: Flags  # (groups, a): which rows of the grid a group counts
     of_query: Places  # for each group its query, -1 for the total
-    bounded: tuple[bool, ...] = ()  # for each query whether it has bounds other than cells that stay empty
-    margin: MarginalQuery | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
+    margin: MarginalQuery | None  # that is known exactly and keeps exchangeable attributes: an earlier release
+    chain: tuple[MarginalQuery, ...]  # along which is rounded, from the total down; the last is one step above cells
 
     @classmethod
     def of(cls, trees: Sequence[Tree]) -> LimitGroups:
@@ -213,8 +213,10 @@ class LimitGroups:
             queries=limited,
             groups=np.concatenate(groups),
             of_query=np.concatenate(of_query).astype(np.int64),
-            bounded=tuple(query in bounded for query in limited),
             margin=margin,
+            chain=_chain(
+                grid, [*(query for query in limited if query in bounded), *([] if margin is None else [margin])]
+            ),
         )
 
     def place(self, query: MarginalQuery) -> slice:
@@ -232,33 +234,30 @@ class LimitGroups:
         return self.grid.schema.cell_name(query, group - self.place(query).start)
 
     @cached_property
-    def chain(self) -> tuple[MarginalQuery, ...]:
-        """Return the queries along which is rounded, from the total down; the last is one step above cells.
-
-        The chain begins with what is bounded, then exchangeable attributes, then the others. For PL 94-171 this is the
-        Bureau's: total, hhgq, by hispanic, by cenrace, and then votingage (cells).
-        """
-        schema = self.grid.schema
-        bounded = [query for query, bounds in zip(self.queries, self.bounded, strict=True) if bounds]
-        bounded += [] if self.margin is None else [self.margin]
-        kept = [SUMMED] * len(schema.attributes)
-        queries = [schema.keeping(kept)]
-        for query in sorted(bounded, key=lambda each: each.size):
-            if coarsens(queries[-1], query):
-                queries.append(query)
-        kept = [DETAILED if max(groups) > 0 else SUMMED for groups in queries[-1].groups]
-        order = [*self.grid.exchangeable, *self.grid.differing]
-        for axis in [None, *(axis for axis in order if kept[axis] == SUMMED and schema.shape[axis] > 1)]:
-            if axis is not None:
-                kept[axis] = DETAILED
-            if (query := schema.keeping(kept)) != queries[-1] and kept.count(DETAILED) < len(kept):
-                queries.append(query)
-        return tuple(query for query in queries if query.size < schema.size) or (schema.keeping(kept),)
-
-    @cached_property
     def chain_cells(self) -> Places:
         """Return for each query of the chain the cell of it that counts a cell (queries, cells)."""
         return np.stack([query.cell_of for query in self.chain])
+
+
+def _chain(grid: CellGrid, bounded: Iterable[MarginalQuery]) -> tuple[MarginalQuery, ...]:
+    """Return the chain that begins with what is bounded, then exchangeable attributes, then the others.
+
+    For PL 94-171 this is the Bureau's: total, hhgq, by hispanic, by cenrace, and then votingage (cells).
+    """
+    schema = grid.schema
+    queries = [schema.query(TOTAL)]
+    for query in sorted(bounded, key=lambda each: each.size):
+        if coarsens(queries[-1], query):
+            queries.append(query)
+    kept = [DETAILED if max(groups) > 0 else SUMMED for groups in queries[-1].groups]
+    further = [axis for axis in (*grid.exchangeable, *grid.differing) if kept[axis] == SUMMED]
+    steps = [schema.keeping(kept)]
+    for axis in further:
+        kept[axis] = DETAILED
+        steps.append(schema.keeping(kept))
+    # Cells are rounded after the chain; an attribute of one code adds no step.
+    queries = [*dict.fromkeys(query for query in (*queries, *steps) if query.size < schema.size)]
+    return tuple(queries) or (steps[-1],)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -55,7 +55,7 @@ from stirred.mechanisms.topdown.solve.parent import (
     SolverEvent,
     SolverReport,
     solve_children,
-    without_parent,
+    solve_top,
 )
 from stirred.mechanisms.topdown.solve.problem import (
     AreaLimits,
@@ -69,8 +69,6 @@ from stirred.mechanisms.topdown.solve.problem import (
     margins_off,
     members_in,
     tightened,
-    unions,
-    with_unions,
 )
 from stirred.spec.problems import Problem
 
@@ -459,7 +457,7 @@ def _go_down(
         if found is None:
             step = strategy.step(tree.levels[place], limits[place], objectives[place])
             if place == 0:
-                found = _level_counts([_root(step, limits[1] if len(limits) > 1 else None)])
+                found = _level_counts([solve_top(step, limits[1] if len(limits) > 1 else None)])
             else:
                 found = _level(strategy.options, step, tree, place, done[-1].counts)
             if store is not None:
@@ -489,20 +487,6 @@ def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
         ),
         **SolverReport.of(found),
     )
-
-
-def _root(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
-    """Return the area at the top; it keeps what follows from known totals of its children (case 23)."""
-    found = without_parent(step)
-    if below is None:
-        return found
-    rules = step.rules
-    cuts = [*unions(rules, tightened(rules, step.limits), tightened(rules, below))]
-    row = rules.grid.place[found.cells] // rules.grid.lattice.width
-    if all(found.counts[0][rows[row]].sum() >= least for rows, least in cuts):
-        return found
-    rules, limits = with_unions(rules, step.limits, cuts)
-    return without_parent(replace(step, rules=rules, limits=limits))
 
 
 def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, counts: Counts) -> LevelCounts:
