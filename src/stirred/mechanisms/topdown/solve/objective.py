@@ -155,8 +155,8 @@ def collapsed(tree: Tree, model: SubspaceModel) -> Tree:
         for each in leaves.known
         if each.sign != ">="
     )
-    level = Level(
-        name=leaves.name,
+    level = replace(
+        leaves,
         geocodes=tuple(map(str, range(len(different)))),
         parent=leaves.parent[first],
         answers=answers,
@@ -178,21 +178,19 @@ def inherited(levels: Sequence[Level]) -> list[Level]:
         alone = np.flatnonzero(blank & (count == 1))
         if len(alone) and below.answers:
             child = np.searchsorted(below.parent, alone)
-            asked = {each.query for each in below.answers}
-            rest = (each for each in above.answers if each.query not in asked)
-            above = replace(above, answers=(*(_lent(above, each, alone, child) for each in below.answers), *rest))
+            own, lent = {each.query: each for each in above.answers}, {}
+            for each in below.answers:
+                values, variance = (
+                    np.zeros((above.areas, each.query.size), dtype=np.int64),
+                    np.full(above.areas, np.inf),
+                )
+                if each.query in own:
+                    values[:], variance[:] = own[each.query].values, own[each.query].variance
+                values[alone], variance[alone] = each.values[child], each.variance[child]
+                lent[each.query] = Answers(query=each.query, values=values, variance=variance)
+            above = replace(above, answers=tuple((lent | own | lent).values()))  # in the order of the level below
         found.insert(0, above)
     return found
-
-
-def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answers:
-    own = {each.query: each for each in above.answers}
-    values = np.zeros((above.areas, below.query.size), dtype=np.int64)
-    variance = np.full(above.areas, np.inf)
-    if below.query in own:
-        values[:], variance[:] = own[below.query].values, own[below.query].variance
-    values[areas], variance[areas] = below.values[children], below.variance[children]
-    return Answers(query=below.query, values=values, variance=variance)
 
 
 def margins_of(grid: CellGrid, estimates: LevelEstimates, measured: Iterable[MarginalQuery]) -> tuple[MarginForm, ...]:
