@@ -385,7 +385,7 @@ def solve_parent(
     rho, bound_rho = np.empty(children), np.empty(children)
     inverse = np.zeros((children, groupings, n, n))
     fixing = np.zeros((children, groupings, n, equalities))
-    operator = np.empty(children, dtype=np.int64)
+    alike = np.arange(children)  # the first child that has the same operator: its precision, and where it may be filled
     equal_inside = np.zeros(groupings, dtype=np.bool_)
     allowed = np.ones((children, n), dtype=np.bool_)
     largest_set = 1.0
@@ -394,15 +394,15 @@ def solve_parent(
     for t in range(groupings):
         equal_inside[t] = equalities > 0 and contains[equal_at, t]
     for c in range(children):
-        rho[c] = -1.0
         for a in range(n if width > 1 else 0):  # single cells are kept at 0 by z alone: one inverse serves all children
             allowed[c, a] = free_cells[c, a].any()
         for d in range(c):
             if kind[d] == kind[c] and np.all(allowed[d] == allowed[c]):
-                rho[c] = rho[d]
+                alike[c] = d
                 break
-        if rho[c] < 0.0:
+        if alike[c] == c:
             rho[c] = _middle(precision[kind[c]], allowed[c], equal_inside, contains, outside)
+        rho[c] = rho[alike[c]]
         bound_rho[c] = rho[c] / (outside[0] * largest_set)
         for a in range(n):
             for e in range(width):
@@ -419,36 +419,25 @@ def solve_parent(
             if not first and (primal > 5.0 * dual or dual > 5.0 * primal):
                 factor = 2.0 if primal > dual else 0.5
         if first or factor != 1.0:
-            distinct = 0
             for c in range(children):
                 rho[c] *= factor
                 bound_rho[c] *= factor
                 u[c] /= factor
                 uw[c] /= factor
-            for c in range(children):
-                operator[c] = -1
-                for d in range(c):
-                    if kind[d] == kind[c] and rho[d] == rho[c] and np.all(allowed[d] == allowed[c]):
-                        operator[c] = operator[d]
-                        break
-                own = operator[c] < 0
-                if own:
-                    operator[c] = distinct
-                    distinct += 1
-                    if not _step_operator(
-                        precision[kind[c]],
-                        allowed[c],
-                        rho[c],
-                        bound_groups,
-                        bound_rho[c],
-                        equal_groups,
-                        equal_inside,
-                        contains,
-                        outside,
-                        inverse[operator[c]],
-                        fixing[operator[c]],
-                    ):
-                        return False
+                if alike[c] == c and not _step_operator(
+                    precision[kind[c]],
+                    allowed[c],
+                    rho[c],
+                    bound_groups,
+                    bound_rho[c],
+                    equal_groups,
+                    equal_inside,
+                    contains,
+                    outside,
+                    inverse[c],
+                    fixing[c],
+                ):
+                    return False
                 if equalities > 0:
                     # The right-hand side as a function on (groups of a, e), constant within groups of e.
                     offset[c] = 0.0
@@ -456,7 +445,7 @@ def solve_parent(
                     for g in range(equalities):
                         for e in range(width):
                             share[g, e] = equal_to[c, g, place[equal_at, e]] / outside[equal_at]
-                    apply(fixing[operator[c]], dims, block, share, offset[c])
+                    apply(fixing[alike[c]], dims, block, share, offset[c])
             first, factor = False, 1.0
         primal, dual = 0.0, 0.0
         for c in range(children):
@@ -470,7 +459,7 @@ def solve_parent(
                         for e in range(width):
                             given[a, e] += pull
             out = x[c]
-            apply(inverse[operator[c]], dims, block, given, out)
+            apply(inverse[alike[c]], dims, block, given, out)
             if equalities > 0:
                 for a in range(n):
                     for e in range(width):
