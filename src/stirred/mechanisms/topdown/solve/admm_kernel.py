@@ -17,14 +17,9 @@ projection onto a product of simplices: counts are at least 0 and add up to the 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
 from stirred.randomness.compiled import compiled
-
-Places = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
 
 _FLATTEST = 1e-6  # directions with less precision than this, relative to the largest, are taken for unmeasured
 _UNEVEN = 8.0

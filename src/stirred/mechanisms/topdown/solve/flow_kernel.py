@@ -12,13 +12,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 import numpy as np
-import numpy.typing as npt
 
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
 from stirred.randomness.compiled import compiled
-
-Places = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 SCALE = 1 << 20  # costs of rounding are whole multiples of 1 / SCALE
 _FAR = np.int64(1) << np.int64(60)
