@@ -73,7 +73,7 @@ def settle(
             distance[source], seen[0] = 0, source
             heap = [(np.int64(0), np.int64(source))]
             while len(heap) > 0:
-                _, node = heappop(heap)
+                node = int(heappop(heap)[1])
                 if done[node]:
                     continue
                 done[node] = True
