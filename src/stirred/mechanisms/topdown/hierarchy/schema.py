@@ -88,10 +88,16 @@ class MarginalQuery:
         >>> Schema(name="toy", attributes=(sex, old)).query("old").answer(np.array([[1, 2, 3, 4]])).tolist()
         [[4, 6]]
         """
-        place = self.cell_of
-        order = np.argsort(place, kind="stable")
-        starts = np.searchsorted(place[order], np.arange(self.size))
-        return np.add.reduceat(histograms[:, order], starts, axis=1)
+        found = histograms.reshape(-1, *(len(each) for each in self.groups))
+        for axis, (groups, size) in enumerate(zip(self.groups, self.shape, strict=True), start=1):
+            if size == 1:
+                found = found.sum(axis=axis, keepdims=True)
+            elif size < len(groups):
+                parts = [
+                    found.take([c for c, g in enumerate(groups) if g == n], axis=axis).sum(axis) for n in range(size)
+                ]
+                found = np.stack(parts, axis=axis)
+        return found.reshape(histograms.shape[0], self.size)
 
     @property
     def cell_of(self) -> Places:
