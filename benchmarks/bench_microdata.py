@@ -203,7 +203,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
     rounds cells to the nearest where `bureau` does as production did: it is an arm here too, for comparison.
     """
     queries = {"Hispanic x race": SCHEMA.query("hispanic * cenrace"), "all cells": SCHEMA.query("detailed")}
-    arms = {**ARMS, "outside rounder": replace(ARMS["bureau"], rounder=ARMS["blue"].rounder)}
+    arms = {**ARMS, "outside rounder": replace(ARMS["bureau"], pre_rounded=2)}
     errors = {arm: np.zeros((files, len(queries), len(LEVELS))) for arm in arms}
     bias: dict[str, list[np.ndarray]] = {arm: [] for arm in arms}
     bins = ("0", "1-20", "21-59", "60+")
@@ -213,7 +213,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
         for name, arm in arms.items():
             piece = next(iter(solve(lambda tree=tree: [tree], SolveOptions(arm=arm))))
             for depth, true in enumerate(truth):
-                off = piece.levels[depth].dense(SCHEMA.size) - true
+                off = piece.levels[depth].answers(SCHEMA.query("detailed")) - true
                 for place, query in enumerate(queries.values()):
                     errors[name][number, place, depth] = np.abs(query.answer(off)).sum(axis=1).mean()
             totals = off.sum(axis=1)

@@ -114,3 +114,18 @@ def test_modules_of_a_room_do_not_import_each_other_in_circles(name: str) -> Non
                 imported[here].add(str(node.module).removeprefix(own).strip("."))
     found = [" -> ".join(way) for way in circles(imported)]
     assert not found, "modules in a circle:\n" + "\n".join(found)
+
+
+def test_modules_of_topdown_do_not_import_each_other_in_circles_even_late_or_for_types() -> None:
+    own, imported = "stirred.mechanisms.topdown.", defaultdict[str, set[str]](set)
+    paths = [*(MECHANISMS / "topdown").rglob("*.py")]
+    modules = {
+        path.relative_to(MECHANISMS / "topdown").with_suffix("").as_posix().replace("/", "."): path for path in paths
+    }
+    for here, path in modules.items():
+        for each in imports_of(path, package=PACKAGE):
+            target = each.target.removeprefix(own)
+            imported[here] |= {target, target.rpartition(".")[0]} & {*modules} - {here}
+    assert imported["solve.tree"] >= {"solve.parent", "hierarchy.tree"}
+    found = [" -> ".join(way) for way in circles(imported)]
+    assert not found, "modules in a circle:\n" + "\n".join(found)

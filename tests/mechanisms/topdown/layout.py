@@ -11,7 +11,7 @@ import polars as pl
 
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, MarginalQuery, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
-from stirred.mechanisms.topdown.solve.files import COUNTS, SolverOutcome, make
+from stirred.mechanisms.topdown.solve.files import SolverOutcome, make
 from stirred.mechanisms.topdown.solve.tree import Shards, SolveOptions
 
 
@@ -106,4 +106,4 @@ def made_from(shards: Shards, options: SolveOptions, *, top: Tree | None = None)
     """Return the counts of all leaves as they are written, and what happened."""
     with TemporaryDirectory() as folder:
         outcome = make(shards, options, Path(folder), top=top, records=None)
-        return pl.read_parquet(Path(folder) / COUNTS), outcome
+        return pl.concat(map(pl.read_parquet, outcome.files)), outcome

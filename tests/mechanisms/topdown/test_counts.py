@@ -39,7 +39,7 @@ def counts(entries: list[tuple[int, int, int]]) -> Counts:
 @given(ENTRIES)
 def test_entries_in_any_order_give_the_histograms(entries: list[tuple[int, int, int]]) -> None:
     found, truth = counts(entries), dense(entries)
-    assert np.array_equal(found.dense(SCHEMA.size), truth)
+    assert np.array_equal(found.answers(SCHEMA.query("detailed")), truth)
     rows = Counts.of_rows([(np.arange(SCHEMA.size), row) for row in truth])
     for one, two in ((found.starts, rows.starts), (found.cells, rows.cells), (found.counts, rows.counts)):
         assert np.array_equal(one, two)
@@ -49,7 +49,7 @@ def test_entries_in_any_order_give_the_histograms(entries: list[tuple[int, int, 
 def test_records_one_by_one_are_counted_like_counts(entries: list[tuple[int, int, int]]) -> None:
     area, cell = (np.repeat([e[n] for e in entries], [e[2] for e in entries]).astype(np.int32) for n in (0, 1))
     found = Counts.of(area, cell, areas=AREAS)
-    assert np.array_equal(found.dense(SCHEMA.size), dense(entries))
+    assert np.array_equal(found.answers(SCHEMA.query("detailed")), dense(entries))
     assert found.cells.dtype == np.int32, "a file of records is not made wider"
 
 
@@ -58,9 +58,9 @@ def test_larger_areas_have_the_sums(entries: list[tuple[int, int, int]], parents
     found, truth, parent = counts(entries), dense(entries), np.array(sorted(parents))
     sums = np.zeros((3, SCHEMA.size), dtype=np.int64)
     np.add.at(sums, parent, truth)
-    assert np.array_equal(found.up(parent, 3).dense(SCHEMA.size), sums)
+    assert np.array_equal(found.up(parent, 3).answers(SCHEMA.query("detailed")), sums)
     bounds = np.searchsorted(parent, np.arange(4))
-    assert np.array_equal(found.between(bounds).dense(SCHEMA.size), sums)
+    assert np.array_equal(found.between(bounds).answers(SCHEMA.query("detailed")), sums)
 
 
 @given(ENTRIES, st.sampled_from(["total", "sex", "adult", "sex * adult", "detailed"]))
@@ -77,7 +77,7 @@ def test_counts_that_are_written_are_read_again(entries: list[tuple[int, int, in
     read = Entries.of(frame, SCHEMA, CODES)
     assert not read.strange
     again = Counts.of(read.area, read.cell, frame["count"].to_numpy(), areas=AREAS)
-    assert np.array_equal(again.dense(SCHEMA.size), dense(entries))
+    assert np.array_equal(again.answers(SCHEMA.query("detailed")), dense(entries))
 
 
 def test_values_that_are_not_declared_are_named_by_column() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
-from stirred.mechanisms.topdown.solve.problem import Chain, LimitGroups
+from stirred.mechanisms.topdown.solve.problem import LimitGroups
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
 from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
 from tests.mechanisms.topdown.hierarchies import summed_up
@@ -70,7 +70,7 @@ def published(seed: int) -> tuple[Tree, list[np.ndarray]]:
     """Return an earlier release: microdata made from measurements, level by level."""
     tree, _ = people(seed, noise=3.0)
     piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
-    return tree, [counts.dense(tree.schema.size) for counts in piece.levels]
+    return tree, [counts.answers(tree.schema.query("detailed")) for counts in piece.levels]
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -80,10 +80,10 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     rules = LimitGroups.of([tree])
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
-    assert [query.name for query in Chain.of(rules).queries][1] == "home * adult * race"
+    assert [query.name for query in rules.chain][1] == "home * adult * race"
     piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
-        assert np.array_equal(MARGIN.answer(counts.dense(DETAILED.size)), margin)
+        assert np.array_equal(MARGIN.answer(counts.answers(DETAILED.query("detailed"))), margin)
     _, made = made_from(lambda: [tree], SolveOptions(arm=ARMS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
@@ -113,7 +113,7 @@ def test_without_noise_the_later_release_is_the_truth() -> None:
     tree, truth = later(earlier, margins, seed=6, noise=0.0)
     piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
     for counts, true in zip(piece.levels, truth, strict=True):
-        assert np.array_equal(counts.dense(DETAILED.size), true)
+        assert np.array_equal(counts.answers(DETAILED.query("detailed")), true)
 
 
 def test_the_optimum_keeps_the_margin_of_every_child_before_rounding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,5 +146,7 @@ def test_the_cells_of_the_top_keep_its_margin_but_for_rounding(monkeypatch: pyte
 
 
 def top_of(tree: Tree) -> np.ndarray:
-    found: np.ndarray = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))).levels[0].dense(SCHEMA.size)
+    found: np.ndarray = (
+        next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))).levels[0].answers(SCHEMA.query("detailed"))
+    )
     return found

@@ -12,7 +12,7 @@ import pytest
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
 from stirred.mechanisms.topdown.solve.flow_kernel import round_children, settle
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Chain, LimitGroups, Rounder
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, LimitGroups, SolverMethod
 from stirred.mechanisms.topdown.solve.programs import WHOLE, Program, Rounding
 from tests.mechanisms.topdown.wards import people
 
@@ -153,7 +153,7 @@ def test_the_flow_costs_what_the_program_of_highs_costs_and_that_is_the_linear_b
             allowed=np.ones(values.shape, dtype=bool),
             group=np.zeros(4, dtype=np.int64),
             group_total=np.array([-1]),
-            rounder=Rounder(pre_rounded=mode),
+            method=SolverMethod(name="", pre_rounded=mode),
         ).by_highs()
     assert other is not None
     assert programs[0] == pytest.approx(programs[1], abs=1e-6), "the linear program is whole by itself"
@@ -181,7 +181,7 @@ def test_what_cannot_be_placed_is_counted() -> None:
 
 def test_totals_that_come_first_are_rounded_to_the_nearest_before_all_else() -> None:
     values = table(3, children=6)
-    first = rounded(values, chain=CHAIN, mode=1, weights=Rounder(totals_first=True).weights(2))[0]
+    first = rounded(values, chain=CHAIN, mode=1, weights=SolverMethod(name="", totals_first=True).weights(2))[0]
     totals = values.sum(axis=1)
     need = int(np.rint(values.sum()))
     floors = np.floor(totals + WHOLE)
@@ -218,10 +218,10 @@ def test_the_chain_of_pl94_is_the_bureaus() -> None:
     )
     tree, _ = people(1)
     known = tree.levels[0].known
-    assert [query.name for query in Chain.of(LimitGroups.of([tree])).queries] == ["total", "home", "home * race"]
+    assert [query.name for query in LimitGroups.of([tree]).chain] == ["total", "home", "home * race"]
     assert len(known) == 4
     plain = Tree(schema=schema, levels=(Level(name="top", geocodes=("",), parent=np.zeros(1, dtype=np.int64)),))
-    names = [query.name for query in Chain.of(LimitGroups.of([plain])).queries]
+    names = [query.name for query in LimitGroups.of([plain]).chain]
     assert names == ["total", "hhgq", "hhgq * votingage", "hhgq * votingage * hispanic"]
 
 

@@ -111,7 +111,7 @@ class DerivedFiles:
             progress=tell,
         )
         folder = self.work / "counts" / arm / part
-        found = make(store.shards, options, folder, top=store.top(), records=None, joined=False)
+        found = make(store.shards, options, folder, top=store.top(), records=None)
         return self.made.setdefault((part, arm), found)
 
     def _estimates(self, part: Population) -> list[Path]:

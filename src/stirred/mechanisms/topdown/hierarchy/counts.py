@@ -94,12 +94,6 @@ class Counts:
         found = np.bincount(place, weights=self.counts[own], minlength=len(areas) * query.size)
         return found.astype(np.int64).reshape(len(areas), query.size)
 
-    def dense(self, size: int) -> Integers:
-        """Return the histograms (areas, cells)."""
-        found = np.zeros((len(self), size), dtype=np.int64)
-        np.add.at(found, (self.area, self.cells), self.counts)
-        return found
-
     def frame(self, schema: Schema, geocodes: Sequence[str]) -> pl.DataFrame:
         """Return the counts as they are published: geocode, attributes, count; ordered by area and cell."""
         area = self.area

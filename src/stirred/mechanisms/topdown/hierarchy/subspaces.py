@@ -236,10 +236,6 @@ class Spread:
     def take(self, places: Places) -> Spread:
         return Spread(root=self.root[places], unknown=self.unknown[places], exact=self.exact[places])
 
-    @property
-    def ignorant(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.any(self.unknown != 0, axis=(1, 2))
-
 
 def null_space(matrices: Numbers) -> Numbers:
     """Return the projections onto the null spaces of sums of projections (kinds, cells, cells).
@@ -358,7 +354,7 @@ def merged(one: Spread, two: Spread) -> Merger:
     gain, whiten = (np.zeros(one.root.shape) for _ in range(2))
     unknown = np.zeros(one.unknown.shape)
     freedom = np.zeros(len(one.root))
-    diffuse = one.ignorant | two.ignorant
+    diffuse = np.any((one.unknown != 0) | (two.unknown != 0), axis=(1, 2))
     first, second = _turned(one.root), _turned(two.root)
     if np.any(sure := ~diffuse):
         inverse = inverse_root(np.concatenate([first[sure], second[sure]], axis=1), doubled[sure])

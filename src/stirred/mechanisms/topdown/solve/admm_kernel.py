@@ -17,14 +17,9 @@ projection onto a product of simplices: counts are at least 0 and add up to the 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
 from stirred.randomness.compiled import compiled
-
-Places = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
 
 _FLATTEST = 1e-6  # directions with less precision than this, relative to the largest, are taken for unmeasured
 _UNEVEN = 8.0
@@ -68,20 +63,6 @@ def to_blocks(sums: Numbers, contains: Flags, outside: Numbers, blocks: Numbers)
                 for i in range(n):
                     for j in range(n):
                         blocks[t, i, j] += outside[u] * sums[u, i, j]
-
-
-@compiled
-def to_sums(blocks: Numbers, contains: Flags, outside: Numbers, signs: Numbers, sums: Numbers) -> None:
-    """Turn ANOVA blocks back into the sum form (inclusion and exclusion); they need not be square."""
-    groupings, n, k = blocks.shape
-    for u in range(groupings):
-        sums[u] = 0.0
-        for t in range(groupings):
-            if contains[t, u]:
-                factor = signs[t] * signs[u] / outside[u]
-                for i in range(n):
-                    for j in range(k):
-                        sums[u, i, j] += factor * blocks[t, i, j]
 
 
 @compiled
@@ -282,10 +263,10 @@ def _largest(matrix: Numbers, allowed: Flags, centred: bool) -> float:
 
 
 @compiled
-def _middle(precision: Numbers, allowed: Flags, free: Flags, contains: Flags, outside: Numbers) -> float:
+def _middle(precision: Numbers, allowed: Flags, equal_inside: Flags, contains: Flags, outside: Numbers) -> float:
     """Return about the geometric mean of the extreme eigenvalues of a precision: the step that converges fastest.
 
-    ``free[t]`` says that no equality touches a block; the total has no part in those that one does.
+    ``equal_inside[t]`` says that an equality touches a block: the total has no part in it.
     """
     groupings, n = precision.shape[0], precision.shape[1]
     blocks = np.empty((groupings, n, n))
@@ -294,7 +275,7 @@ def _middle(precision: Numbers, allowed: Flags, free: Flags, contains: Flags, ou
     if not allowed.any():
         return 1.0
     for t in range(groupings):
-        largest = max(largest, _largest(blocks[t], allowed, not free[t]))
+        largest = max(largest, _largest(blocks[t], allowed, equal_inside[t]))
     if largest <= 0.0:
         return 1.0
     for t in range(groupings):
@@ -399,26 +380,24 @@ def solve_parent(
     rho, bound_rho = np.empty(children), np.empty(children)
     inverse = np.zeros((children, groupings, n, n))
     fixing = np.zeros((children, groupings, n, equalities))
-    operator = np.empty(children, dtype=np.int64)
+    alike = np.arange(children)  # the first child that has the same operator: its precision, and where it may be filled
     equal_inside = np.zeros(groupings, dtype=np.bool_)
-    free = np.ones(groupings, dtype=np.bool_)
     allowed = np.ones((children, n), dtype=np.bool_)
     largest_set = 1.0
     for g in range(bounds):
         largest_set = max(largest_set, float(bound_groups[g].sum()))
     for t in range(groupings):
         equal_inside[t] = equalities > 0 and contains[equal_at, t]
-        free[t] = not equal_inside[t]
     for c in range(children):
-        rho[c] = -1.0
         for a in range(n if width > 1 else 0):  # single cells are kept at 0 by z alone: one inverse serves all children
             allowed[c, a] = free_cells[c, a].any()
         for d in range(c):
             if kind[d] == kind[c] and np.all(allowed[d] == allowed[c]):
-                rho[c] = rho[d]
+                alike[c] = d
                 break
-        if rho[c] < 0.0:
-            rho[c] = _middle(precision[kind[c]], allowed[c], free, contains, outside)
+        if alike[c] == c:
+            rho[c] = _middle(precision[kind[c]], allowed[c], equal_inside, contains, outside)
+        rho[c] = rho[alike[c]]
         bound_rho[c] = rho[c] / (outside[0] * largest_set)
         for a in range(n):
             for e in range(width):
@@ -435,36 +414,25 @@ def solve_parent(
             if not first and (primal > 5.0 * dual or dual > 5.0 * primal):
                 factor = 2.0 if primal > dual else 0.5
         if first or factor != 1.0:
-            distinct = 0
             for c in range(children):
                 rho[c] *= factor
                 bound_rho[c] *= factor
                 u[c] /= factor
                 uw[c] /= factor
-            for c in range(children):
-                operator[c] = -1
-                for d in range(c):
-                    if kind[d] == kind[c] and rho[d] == rho[c] and np.all(allowed[d] == allowed[c]):
-                        operator[c] = operator[d]
-                        break
-                own = operator[c] < 0
-                if own:
-                    operator[c] = distinct
-                    distinct += 1
-                    if not _step_operator(
-                        precision[kind[c]],
-                        allowed[c],
-                        rho[c],
-                        bound_groups,
-                        bound_rho[c],
-                        equal_groups,
-                        equal_inside,
-                        contains,
-                        outside,
-                        inverse[operator[c]],
-                        fixing[operator[c]],
-                    ):
-                        return False
+                if alike[c] == c and not _step_operator(
+                    precision[kind[c]],
+                    allowed[c],
+                    rho[c],
+                    bound_groups,
+                    bound_rho[c],
+                    equal_groups,
+                    equal_inside,
+                    contains,
+                    outside,
+                    inverse[c],
+                    fixing[c],
+                ):
+                    return False
                 if equalities > 0:
                     # The right-hand side as a function on (groups of a, e), constant within groups of e.
                     offset[c] = 0.0
@@ -472,7 +440,7 @@ def solve_parent(
                     for g in range(equalities):
                         for e in range(width):
                             share[g, e] = equal_to[c, g, place[equal_at, e]] / outside[equal_at]
-                    apply(fixing[operator[c]], dims, block, share, offset[c])
+                    apply(fixing[alike[c]], dims, block, share, offset[c])
             first, factor = False, 1.0
         primal, dual = 0.0, 0.0
         for c in range(children):
@@ -486,7 +454,7 @@ def solve_parent(
                         for e in range(width):
                             given[a, e] += pull
             out = x[c]
-            apply(inverse[operator[c]], dims, block, given, out)
+            apply(inverse[alike[c]], dims, block, given, out)
             if equalities > 0:
                 for a in range(n):
                     for e in range(width):

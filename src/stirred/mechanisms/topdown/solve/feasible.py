@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ _AWAY: Final = 1 << 20
 _MOST_CUTS: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Demands:
     """What is asked of the children of one parent: rows that may be filled, sets of rows, and least and most of each.
 
@@ -38,11 +39,10 @@ class Demands:
     group: Places  # (children,)
     group_total: Places
 
-    @property
-    def trivial(self) -> bool:
-        """Say whether any way to share out is possible."""
-        free = np.all(self.low == 0) and np.all((self.high >= NO_LIMIT) | (self.high >= self.rows @ self.sets.T))
-        return bool(free and np.all(self.group_total < 0) and np.all(self.allowed.any(axis=0) | (self.rows == 0)))
+    @cached_property
+    def around(self) -> Places | None:
+        """Return for each set the smallest one around it, or None if sets overlap."""
+        return nested(self.sets)
 
 
 def nested(sets: Flags) -> Places | None:
@@ -75,9 +75,10 @@ class _FlowNetwork:
     inner: Places  # of each row the smallest set around it
 
     @classmethod
-    def of(cls, demands: Demands, around: Places, *, fine: int = 1, totals: Places | None = None) -> _FlowNetwork:
+    def of(cls, demands: Demands, *, fine: int = 1, totals: Places | None = None) -> _FlowNetwork:
         """Return the network in units of 1 / ``fine``; ``totals`` fix those of the children."""
-        rows, sets = len(demands.rows), len(around)
+        around, rows, sets = demands.around, len(demands.rows), len(demands.sets)
+        assert around is not None
         children, place = np.divmod(np.arange(len(demands.group) * sets), sets)
         groups = rows + len(children) + np.arange(len(demands.group_total))
         sink = rows + len(children) + len(groups)
@@ -120,10 +121,12 @@ def _arcs(tail: Places, head: Places | int, low: Places | int, high: Places | in
 
 def possible(demands: Demands) -> bool:
     """Say whether the children can hold what the parent holds."""
-    around = nested(demands.sets)
-    if around is None:
+    free = np.all(demands.low == 0) and np.all(demands.high >= np.minimum(demands.rows @ demands.sets.T, NO_LIMIT))
+    if free and np.all(demands.group_total < 0) and np.all(demands.allowed.any(axis=0) | (demands.rows == 0)):
+        return True
+    if demands.around is None:
         return _shares(demands)[0].solve() is not None
-    return _FlowNetwork.of(demands, around).solve()[0] == 0
+    return _FlowNetwork.of(demands).solve()[0] == 0
 
 
 def _shares(demands: Demands, *, exact: bool = True) -> tuple[Program, list[list[tuple[int, int]]]]:
@@ -145,13 +148,12 @@ def _shares(demands: Demands, *, exact: bool = True) -> tuple[Program, list[list
 
 def reason(demands: Demands, *, row_names: Sequence[str], children: Sequence[str]) -> str:
     """Say in words why children cannot hold what their parent holds: the least cut of the network."""
-    around = nested(demands.sets)
     for child, place in np.argwhere(demands.low > demands.high)[:1]:
         least, most = demands.low[child, place], demands.high[child, place]
         return f"{children[child]!r} must hold at least {least:,} and at most {most:,}"
-    if around is None:
+    if demands.around is None:
         return "its children have overlapping limits that no counts keep"
-    net = _FlowNetwork.of(demands, around)
+    net = _FlowNetwork.of(demands)
     left, _, cut = net.solve()
     if left == 0:
         return "nothing stands against it"
@@ -184,10 +186,9 @@ def least_violation(demands: Demands) -> Places | None:
     """
     if np.any(demands.low > demands.high):
         return None
-    around = nested(demands.sets)
-    if around is None:
+    if demands.around is None:
         return _least_by_program(demands)
-    net = _FlowNetwork.of(demands, around)
+    net = _FlowNetwork.of(demands)
     first, hub = len(net.arcs), len(net.supply)
     by_set: dict[int, int] = {}
     arcs: list[tuple[int, int, int, int, int]] = []
@@ -232,8 +233,7 @@ def best_totals(demands: Demands, estimate: Numbers, variance: Numbers) -> Numbe
     Water-filling within the least and most of each child; where that leaves no way, the cut that shows it becomes a
     constraint on the totals, and a small quadratic program is solved again (the totals pass, section 1.4).
     """
-    around = nested(demands.sets)
-    if around is None:
+    if demands.around is None:
         return None
     exclusive = demands.allowed & (demands.allowed.sum(axis=0) == 1)
     low = np.maximum(demands.low[:, 0], (exclusive * demands.rows).sum(axis=1)).astype(np.float64)
@@ -254,7 +254,7 @@ def best_totals(demands: Demands, estimate: Numbers, variance: Numbers) -> Numbe
     found: Numbers | None = filled
     while found is not None and len(cuts) < _MOST_CUTS:
         if np.all(np.isfinite(found)):
-            cut = None if not cuts and unlimited else _broken_cut(demands, around, found)
+            cut = None if not cuts and unlimited else _broken_cut(demands, found)
             if cut is None:
                 return found
             cuts.append(cut)
@@ -262,7 +262,7 @@ def best_totals(demands: Demands, estimate: Numbers, variance: Numbers) -> Numbe
     return None
 
 
-def _broken_cut(demands: Demands, around: Places, totals: Numbers) -> tuple[Numbers, float] | None:
+def _broken_cut(demands: Demands, totals: Numbers) -> tuple[Numbers, float] | None:
     """Return coefficients and a least value that the totals miss, or None if they leave a way to share out.
 
     For nodes R that what is left over can reach, supply(R) and the least that enters R exceed the most that leaves it.
@@ -270,12 +270,12 @@ def _broken_cut(demands: Demands, around: Places, totals: Numbers) -> tuple[Numb
     """
     whole = np.round(totals * _FINE).astype(np.int64)
     whole[-1] += int(demands.rows.sum()) * _FINE - int(whole.sum())
-    net = _FlowNetwork.of(demands, around, fine=_FINE, totals=whole)
+    net = _FlowNetwork.of(demands, fine=_FINE, totals=whole)
     left, _, reached = net.solve()
     if left <= 8 * len(whole):
         return None
     tail, head, low, high, _ = net.arcs.T
-    child, place = np.divmod(tail - len(demands.rows), len(around))
+    child, place = np.divmod(tail - len(demands.rows), len(demands.sets))
     crossing = reached[tail] != reached[head]
     total = crossing & (place == 0) & (child >= 0) & (child < len(whole))
     coefficients = np.zeros(len(whole))

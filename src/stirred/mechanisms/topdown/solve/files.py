@@ -48,11 +48,10 @@ def make(
     *,
     top: Tree | None = None,
     records: str | None = "persons",
-    joined: bool = True,
 ) -> SolverOutcome:
     """Write counts, records and the certificate into a folder, shard by shard; return what was made.
 
-    ``records`` names the file with one row for each record. Files that are not ``joined`` stay in parts.
+    ``records`` names the file with one row for each record. Without it, the file of counts stays in parts.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = [COUNTS] if records is None else [COUNTS, f"{records}.parquet"]
@@ -60,7 +59,7 @@ def make(
     for target in targets:
         target.begin()
     done = [*solve(shards, options, _TreeWriter(options.groups, *targets), top=top)]
-    written = [[target.join()] if joined else target.parts for target in targets]
+    written = [target.parts if records is None else [target.join()] for target in targets]
     found = SolverOutcome(
         files=tuple(path for each in written for path in each),
         certificate=_certificate(done, options.groups),
@@ -111,8 +110,7 @@ def _certificate(done: Sequence[_CheckedTree], groups: Sequence[GroupTotal]) -> 
     if upper.is_top:
         counts = Counts.of_rows([(each.top.cells, each.top.counts) for each in done if each.top is not None])
         moved = any(event.moves for each in done[1:] for event in each.tree.events)
-        own = [each for each in groups if each.level in upper.tree.names]
-        check_tree(upper.tree, counts, found, decided=() if moved else upper.levels, groups=own, leaves_too=True)
+        check_tree(upper.tree, counts, found, decided=() if moved else upper.levels, groups=groups, leaves_too=True)
     return found
 
 

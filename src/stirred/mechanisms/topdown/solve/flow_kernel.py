@@ -9,69 +9,30 @@ numbered, children by geocode and then cells, which settles ties the same way ev
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
-import numpy.typing as npt
 
+from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
 from stirred.randomness.compiled import compiled
-
-Places = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 SCALE = 1 << 20  # costs of rounding are whole multiples of 1 / SCALE
 _FAR = np.int64(1) << np.int64(60)
 
 
 @compiled
-def slope(flow: int, base: int, mid: int, outer: int) -> int:
-    """Return the cost of one unit more on an arc."""
-    if flow < base:
-        return -outer
-    return mid if flow == base else outer
-
-
-@compiled
-def _sift_up(keys: Places, nodes: Places, at: int) -> None:
-    while at > 0:
-        above = (at - 1) >> 1
-        if keys[above] < keys[at] or (keys[above] == keys[at] and nodes[above] <= nodes[at]):
-            return
-        keys[above], keys[at] = keys[at], keys[above]
-        nodes[above], nodes[at] = nodes[at], nodes[above]
-        at = above
-
-
-@compiled
-def _sift_down(keys: Places, nodes: Places, size: int) -> None:
-    at = 0
-    while True:
-        least = at
-        for below in (2 * at + 1, 2 * at + 2):
-            if below < size and (
-                keys[below] < keys[least] or (keys[below] == keys[least] and nodes[below] < nodes[least])
-            ):
-                least = below
-        if least == at:
-            return
-        keys[least], keys[at] = keys[at], keys[least]
-        nodes[least], nodes[at] = nodes[at], nodes[least]
-        at = least
-
-
-@compiled
 def _adjacency(ends: Places, nodes: int) -> tuple[Places, Places]:
-    """Return where the arcs of each node begin, and the arcs, for one end of all arcs."""
+    """Return where the ends at each node begin, and the ends, by their numbers."""
     starts = np.zeros(nodes + 1, dtype=np.int64)
     for node in ends:
         starts[node + 1] += 1
     for node in range(nodes):
         starts[node + 1] += starts[node]
-    place = starts.copy()
-    arcs = np.empty(ends.size, dtype=np.int64)
-    for arc in range(ends.size):
-        arcs[place[ends[arc]]] = arc
-        place[ends[arc]] += 1
-    return starts, arcs
+    place, found = starts.copy(), np.empty(ends.size, dtype=np.int64)
+    for end, node in enumerate(ends):
+        found[place[node]] = end
+        place[node] += 1
+    return starts, found
 
 
 @compiled
@@ -99,96 +60,60 @@ def settle(
         flow[arc] = min(max(best, low[arc]), high[arc])
         excess[tail[arc]] -= flow[arc]
         excess[head[arc]] += flow[arc]
-    out_starts, out_arcs = _adjacency(tail, nodes)
-    in_starts, in_arcs = _adjacency(head, nodes)
+    starts, ends = _adjacency(np.concatenate((tail, head)), nodes)
     potential = np.zeros(nodes, dtype=np.int64)
     distance = np.full(nodes, _FAR, dtype=np.int64)
     through = np.full(nodes, -1, dtype=np.int64)
     done = np.zeros(nodes, dtype=np.bool_)
     seen = np.empty(nodes, dtype=np.int64)
-    keys = np.empty(2 * arcs + nodes + 1, dtype=np.int64)
-    heap = np.empty(2 * arcs + nodes + 1, dtype=np.int64)
     left = 0
     for source in range(nodes):
         while excess[source] > 0:
-            count, size, found = 0, 1, -1
-            keys[0], heap[0] = 0, source
-            distance[source] = 0
-            seen[count] = source
-            count += 1
-            while size > 0:
-                node = heap[0]
-                size -= 1
-                keys[0], heap[0] = keys[size], heap[size]
-                _sift_down(keys, heap, size)
+            count, found = 1, -1
+            distance[source], seen[0] = 0, source
+            heap = [(np.int64(0), np.int64(source))]
+            while len(heap) > 0:
+                node = int(heappop(heap)[1])
                 if done[node]:
                     continue
                 done[node] = True
                 if excess[node] < 0:
                     found = node
                     break
-                for index in range(out_starts[node], out_starts[node + 1]):
-                    arc = out_arcs[index]
-                    other = head[arc]
-                    if flow[arc] >= high[arc] or done[other]:
+                for end in ends[starts[node] : starts[node + 1]]:  # arcs that leave the node, then those that enter it
+                    forward = end < arcs
+                    arc = end if forward else end - arcs
+                    other = head[arc] if forward else tail[arc]
+                    if done[other] or (flow[arc] >= high[arc] if forward else flow[arc] <= low[arc]):
                         continue
-                    step = slope(flow[arc], base[arc], mid[arc], outer[arc]) + potential[node] - potential[other]
+                    beyond = flow[arc] - base[arc] - (not forward)
+                    slope = mid[arc] if beyond == 0 else outer[arc] if beyond > 0 else -outer[arc]
+                    step = (slope if forward else -slope) + potential[node] - potential[other]
                     if distance[node] + step < distance[other]:
                         if distance[other] == _FAR:
                             seen[count] = other
                             count += 1
                         distance[other] = distance[node] + step
-                        through[other] = arc
-                        keys[size], heap[size] = distance[other], other
-                        size += 1
-                        _sift_up(keys, heap, size - 1)
-                for index in range(in_starts[node], in_starts[node + 1]):
-                    arc = in_arcs[index]
-                    other = tail[arc]
-                    if flow[arc] <= low[arc] or done[other]:
-                        continue
-                    step = potential[node] - potential[other] - slope(flow[arc] - 1, base[arc], mid[arc], outer[arc])
-                    if distance[node] + step < distance[other]:
-                        if distance[other] == _FAR:
-                            seen[count] = other
-                            count += 1
-                        distance[other] = distance[node] + step
-                        through[other] = ~arc
-                        keys[size], heap[size] = distance[other], other
-                        size += 1
-                        _sift_up(keys, heap, size - 1)
+                        through[other] = end
+                        heappush(heap, (distance[other], other))
             if found >= 0:
                 amount = min(excess[source], -excess[found])
                 node = found
                 while node != source:
-                    arc = through[node]
-                    if arc >= 0:
-                        room = high[arc] - flow[arc]
-                        if outer[arc] != 0 or mid[arc] != 0:
-                            if flow[arc] < base[arc]:
-                                room = min(room, base[arc] - flow[arc])
-                            elif flow[arc] == base[arc]:
-                                room = 1
-                        node = tail[arc]
-                    else:
-                        arc = ~arc
-                        room = flow[arc] - low[arc]
-                        if outer[arc] != 0 or mid[arc] != 0:
-                            if flow[arc] > base[arc] + 1:
-                                room = min(room, flow[arc] - base[arc] - 1)
-                            elif flow[arc] == base[arc] + 1:
-                                room = 1
-                        node = head[arc]
-                    amount = min(amount, room)
+                    forward = through[node] < arcs
+                    arc = through[node] if forward else through[node] - arcs
+                    amount = min(amount, high[arc] - flow[arc] if forward else flow[arc] - low[arc])
+                    # Units that cost the same: up to the base, the one at it, or all beyond.
+                    alike = base[arc] - flow[arc] if forward else flow[arc] - base[arc] - 1
+                    if alike >= 0 and (outer[arc] != 0 or mid[arc] != 0):
+                        amount = min(amount, max(alike, 1))
+                    node = tail[arc] if forward else head[arc]
                 node = found
                 while node != source:
-                    arc = through[node]
-                    if arc >= 0:
-                        flow[arc] += amount
-                        node = tail[arc]
-                    else:
-                        flow[~arc] -= amount
-                        node = head[~arc]
+                    forward = through[node] < arcs
+                    arc = through[node] if forward else through[node] - arcs
+                    flow[arc] += amount if forward else -amount
+                    node = tail[arc] if forward else head[arc]
                 excess[source] -= amount
                 excess[found] += amount
             reach = distance[found] if found >= 0 else 0
@@ -238,13 +163,10 @@ def round_children(
     """
     children, cells = values.shape
     levels = chain.shape[0]
-    columns, groups = need.size, group_total.size
-    widest = 0
-    for level in range(levels):
-        for j in range(cells):
-            widest = max(widest, chain[level, j] + 1)
+    columns, groups, widest = need.size, group_total.size, low.shape[2]
     floors = np.zeros((children, cells), dtype=np.int64)
     parts = np.zeros((children, cells))
+    taking = np.zeros((children, cells), dtype=np.bool_)
     free = 0
     for c in range(children):
         for j in range(cells):
@@ -253,8 +175,8 @@ def round_children(
             floors[c, j] = np.int64(np.floor(values[c, j] + tolerance))
             part = values[c, j] - floors[c, j]
             parts[c, j] = part if part > tolerance else 0.0
-            if parts[c, j] > 0.0 or slack > 0:
-                free += 1
+            taking[c, j] = parts[c, j] > 0.0 or slack > 0
+            free += taking[c, j]
     # Nodes: columns, then groups of children, then the sink, then the chains of all children.
     most = free * (levels + 1) + groups
     tail, head = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -270,28 +192,26 @@ def round_children(
     whole = np.zeros((levels, widest), dtype=np.int64)
     sizes = np.zeros((levels, widest), dtype=np.int64)
     supply = np.zeros(columns + groups + 1 + free * levels, dtype=np.int64)
-    for j in range(columns):
-        supply[j] = need[j]
+    supply[:columns] = need
     for c in range(children):
         node_of[:] = -1
         sums[:] = 0.0
         whole[:] = 0
         sizes[:] = 0
         for j in range(cells):
-            taking = allowed[c, j] and (parts[c, j] > 0.0 or slack > 0)
             supply[column[j]] -= floors[c, j]
             grouped[group[c]] += floors[c, j]
             for level in range(levels):
                 g = chain[level, j]
                 whole[level, g] += floors[c, j]
-                if taking:
+                if taking[c, j]:
                     sums[level, g] += parts[c, j]
                     sizes[level, g] += 1
                     if node_of[level, g] < 0:
                         node_of[level, g] = nodes
                         nodes += 1
         for j in range(cells):
-            if not (allowed[c, j] and (parts[c, j] > 0.0 or slack > 0)):
+            if not taking[c, j]:
                 continue
             part = parts[c, j]
             tail[arcs], head[arcs] = column[j], node_of[levels - 1, chain[levels - 1, j]]
@@ -313,9 +233,7 @@ def round_children(
                     continue
                 total = sums[level, g]
                 floor = np.int64(np.floor(total + tolerance))
-                part = max(total - floor, 0.0)
-                if part <= tolerance:
-                    part = 0.0
+                part = total - floor if total - floor > tolerance else 0.0
                 unit = weight[level] * SCALE
                 tail[arcs] = node
                 if level > 0:
@@ -349,10 +267,7 @@ def round_children(
             lows[arcs] = highs[arcs] = group_total[g] - grouped[g]
             base[arcs] = lows[arcs]
         arcs += 1
-    wanted = np.int64(0)
-    for j in range(columns):
-        wanted += supply[j]
-    supply[sink] = -wanted
+    supply[sink] = -supply[:columns].sum()
     flow = np.zeros(arcs, dtype=np.int64)
     cut = np.zeros(nodes, dtype=np.bool_)
     left = settle(
@@ -367,9 +282,7 @@ def round_children(
         flow,
         cut,
     )
-    for c in range(children):
-        for j in range(cells):
-            rounded[c, j] = floors[c, j]
+    rounded[:] = floors
     for arc in range(arcs):
         if cell_of[arc] >= 0:
             rounded[cell_of[arc] // cells, cell_of[arc] % cells] += flow[arc]

@@ -71,8 +71,8 @@ class Objective:
         return found
 
 
-def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
-    """Return the objective of the areas' own measurements; ``dense`` makes the linear terms of all cells at once."""
+def own_objective(grid: CellGrid, level: Level) -> Objective:
+    """Return the objective of the areas' own measurements."""
     queries = [each.query for each in level.answers]
     weights = np.stack([each.precision for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
     different, kind = np.unique(weights, axis=0, return_inverse=True)
@@ -80,7 +80,7 @@ def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
     for each in level.answers:
         if each.query.size == 1:
             total, variance = np.asarray(each.values[:, 0], dtype=np.float64), each.variance
-    found = Objective(
+    return Objective(
         kind=kind.reshape(-1).astype(np.int64),
         precision=grid.precision(queries, different),
         total=total,
@@ -89,10 +89,6 @@ def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
         weights=weights,
         places=tuple(query.cell_of for query in queries),
     )
-    if not dense:
-        return found
-    everywhere = np.arange(grid.schema.size).reshape(1, -1)
-    return replace(found, linear=found.at(slice(None), everywhere)[:, 0], answers=(), weights=None)
 
 
 def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
@@ -103,16 +99,9 @@ def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
 
 def bottom_up_objective(grid: CellGrid, estimates: LevelEstimates) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
-    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
-
-    lattice = grid.lattice
     inverses = {
         each: inverse_off(known.covariance, known.unknown + known.exact) for each, known in estimates.spread.items()
     }
-    blocks = np.stack([inverses[each] for each in grid.sets], axis=1)
-    precision = np.empty(blocks.shape)
-    for kind in range(len(blocks)):
-        to_sums(np.ascontiguousarray(blocks[kind]), lattice.contains, lattice.outside, lattice.signs, precision[kind])
     informed = {each: inverses[each][estimates.kinds] @ mean for each, mean in estimates.mean.items()}
     total, detailed = grid.schema.query(TOTAL), grid.schema.query(DETAILED)
     constant, ones = estimates.spread[()], grid.rows(total)
@@ -120,35 +109,10 @@ def bottom_up_objective(grid: CellGrid, estimates: LevelEstimates) -> Objective:
     unknown = np.einsum("ci,nij,cj->n", ones, constant.unknown, ones) > 1e-9
     return Objective(
         kind=estimates.kinds,
-        precision=precision,
+        precision=grid.lattice.sums(np.stack([inverses[each] for each in grid.sets], axis=1)),
         total=grid.answers(total, estimates.mean)[:, 0],
         total_variance=np.where(unknown, np.inf, variance)[estimates.kinds],
         linear=grid.answers(detailed, informed),
-    )
-
-
-def stacked(parts: Sequence[Objective]) -> Objective:
-    """Return the objectives of areas one after the other."""
-    starts = np.cumsum([0, *(len(each.precision) for each in parts)])
-    linear = [each.linear for each in parts if each.linear is not None]
-    return Objective(
-        kind=np.concatenate([each.kind + start for each, start in zip(parts, starts, strict=False)]),
-        precision=np.concatenate([each.precision for each in parts]),
-        total=np.concatenate([each.total for each in parts]),
-        total_variance=np.concatenate([each.total_variance for each in parts]),
-        linear=np.concatenate(linear),
-    )
-
-
-def first_of(objective: Objective) -> Objective:
-    """Return the objective of the first area alone."""
-    assert objective.linear is not None
-    return Objective(
-        kind=np.zeros(1, dtype=np.int64),
-        precision=objective.precision[objective.kind[:1]],
-        total=objective.total[:1],
-        total_variance=objective.total_variance[:1],
-        linear=objective.linear[:1],
     )
 
 
@@ -191,8 +155,8 @@ def collapsed(tree: Tree, model: SubspaceModel) -> Tree:
         for each in leaves.known
         if each.sign != ">="
     )
-    level = Level(
-        name=leaves.name,
+    level = replace(
+        leaves,
         geocodes=tuple(map(str, range(len(different)))),
         parent=leaves.parent[first],
         answers=answers,
@@ -214,21 +178,19 @@ def inherited(levels: Sequence[Level]) -> list[Level]:
         alone = np.flatnonzero(blank & (count == 1))
         if len(alone) and below.answers:
             child = np.searchsorted(below.parent, alone)
-            asked = {each.query for each in below.answers}
-            rest = (each for each in above.answers if each.query not in asked)
-            above = replace(above, answers=(*(_lent(above, each, alone, child) for each in below.answers), *rest))
+            own, lent = {each.query: each for each in above.answers}, {}
+            for each in below.answers:
+                values, variance = (
+                    np.zeros((above.areas, each.query.size), dtype=np.int64),
+                    np.full(above.areas, np.inf),
+                )
+                if each.query in own:
+                    values[:], variance[:] = own[each.query].values, own[each.query].variance
+                values[alone], variance[alone] = each.values[child], each.variance[child]
+                lent[each.query] = Answers(query=each.query, values=values, variance=variance)
+            above = replace(above, answers=tuple((lent | own | lent).values()))  # in the order of the level below
         found.insert(0, above)
     return found
-
-
-def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answers:
-    own = {each.query: each for each in above.answers}
-    values = np.zeros((above.areas, below.query.size), dtype=np.int64)
-    variance = np.full(above.areas, np.inf)
-    if below.query in own:
-        values[:], variance[:] = own[below.query].values, own[below.query].variance
-    values[areas], variance[areas] = below.values[children], below.variance[children]
-    return Answers(query=below.query, values=values, variance=variance)
 
 
 def margins_of(grid: CellGrid, estimates: LevelEstimates, measured: Iterable[MarginalQuery]) -> tuple[MarginForm, ...]:
@@ -260,8 +222,6 @@ def _is_measured_well(grid: CellGrid, sizes: _Sizes, query: MarginalQuery) -> bo
 
 
 def _margin(grid: CellGrid, top: LevelEstimates, sizes: _Sizes, query: MarginalQuery) -> MarginForm:
-    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
-
     lattice, inside = grid.lattice, {*grid.within(grid.kept(query))}
     largest = max(size for size, _, _ in sizes.values())
     blocks, parts = np.zeros((len(lattice.kept), 1, 1)), {}
@@ -271,12 +231,8 @@ def _margin(grid: CellGrid, top: LevelEstimates, sizes: _Sizes, query: MarginalQ
             blocks[place] = 1.0 / sizes[each][0]
             total = top.mean[each].sum(axis=1, keepdims=True) / sizes[each][0]
             parts[each] = np.broadcast_to(total, (1, grid.cells, total.shape[2]))
-    sums = np.empty(blocks.shape)
-    to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)
-    if not parts:
-        return MarginForm(query=query, precision=sums, linear=np.zeros(lattice.width))
-    linear = grid.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]]
-    return MarginForm(query=query, precision=sums, linear=linear)
+    linear = grid.answers(grid.schema.query(DETAILED), parts)[0, grid.cell_at[0]] if parts else np.zeros(lattice.width)
+    return MarginForm(query=query, precision=lattice.sums(blocks[None])[0], linear=linear)
 
 
 def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tuple[MarginalQuery, Numbers] | None:

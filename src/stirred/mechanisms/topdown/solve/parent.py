@@ -10,7 +10,7 @@ where the optimum keeps all limits, and it is optimal. Limits off the chain leav
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,16 @@ from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, SUMMED, Margin
 from stirred.mechanisms.topdown.hierarchy.tree import Flags, Level, Numbers, Places
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
 from stirred.mechanisms.topdown.solve.objective import Objective, settled
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, AreaLimits, Chain, LimitGroups, Rounder, lattice_of
+from stirred.mechanisms.topdown.solve.problem import (
+    NO_LIMIT,
+    AreaLimits,
+    LimitGroups,
+    SolverMethod,
+    lattice_of,
+    tightened,
+    unions,
+    with_unions,
+)
 from stirred.mechanisms.topdown.solve.programs import CellSet, Quadratic, Rounding
 
 _TOLERANCE: Final = 1e-10
@@ -69,8 +78,7 @@ class LevelStep:
     rules: LimitGroups
     objective: Objective
     limits: AreaLimits
-    chain: Chain
-    rounder: Rounder
+    method: SolverMethod
     totals_first: bool
     group: Places  # (areas,) group of areas whose total is known together
     group_total: Places  # -1 where it is not known
@@ -204,7 +212,7 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
     parent = Parent.of(step, name, cells, counts, children)
     events: list[SolverEvent] = []
     demands = parent.demands
-    if counts is not None and (parent.lacks_rows or (not demands.trivial and not possible(demands))):
+    if counts is not None and (parent.lacks_rows or not possible(demands)):
         parent, moved = _failsafe(parent)
         demands, cells, counts = parent.demands, parent.cells, parent.counts
         events.append(moved)
@@ -228,10 +236,19 @@ def solve_children(step: LevelStep, name: str, cells: Places, counts: Places | N
     )
 
 
-def without_parent(step: LevelStep) -> ChildCounts:
-    """Return the counts of the one area at the top, which has no parent."""
-    everywhere = np.sort(step.rules.grid.cell_at[step.limits.allowed[0]].reshape(-1))
-    return solve_children(step, step.level.geocodes[0], everywhere, None, slice(0, 1))
+def solve_top(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
+    """Return the one area at the top, without a parent; it keeps what known totals of its children imply (case 23)."""
+    rules, grid = step.rules, step.rules.grid
+    everywhere = np.sort(grid.cell_at[step.limits.allowed[0]].reshape(-1))
+    found = solve_children(step, step.level.geocodes[0], everywhere, None, slice(0, 1))
+    if below is None:
+        return found
+    cuts = [*unions(rules, tightened(rules, step.limits), tightened(rules, below))]
+    row = grid.place[found.cells] // grid.lattice.width
+    if all(found.counts[0][rows[row]].sum() >= least for rows, least in cuts):
+        return found
+    rules, limits = with_unions(rules, step.limits, cuts)
+    return solve_top(replace(step, rules=rules, limits=limits), None)
 
 
 def _failsafe(parent: Parent) -> tuple[Parent, SolverEvent]:
@@ -383,7 +400,7 @@ def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, S
         total = totals[0] if totals[0] >= 0 else int(np.rint(values.sum()))
         need, column = np.array([total], dtype=np.int64), np.zeros(len(parent.cells), dtype=np.int64)
     rounding = Rounding(
-        values, need, column, chain, low, high, allowed, demands.group, demands.group_total, parent.step.rounder
+        values, need, column, chain, low, high, allowed, demands.group, demands.group_total, parent.step.method
     )
     for slack in () if off_chain else (0, 1, 3):
         if (found := rounding.by_kernel(slack)) is not None:
@@ -398,10 +415,10 @@ def _rounded(parent: Parent, values: Numbers, totals: Places) -> tuple[Places, S
 
 def _along_chain(parent: Parent, totals: Places) -> tuple[Places, Places, Places, list[CellSet], Flags]:
     """Return the groups of cells along the chain, their limits by child, the limits off it, and what may be filled."""
-    queries, cells, demands = parent.step.chain.queries, parent.cells, parent.demands
+    queries, cells, demands = parent.step.rules.chain, parent.cells, parent.demands
     chain = np.empty((len(queries), len(cells)), dtype=np.int64)
     labels = []
-    for level, groups in enumerate(parent.step.chain.groups):
+    for level, groups in enumerate(parent.step.rules.chain_cells):
         present, chain[level] = np.unique(groups[cells], return_inverse=True)
         labels.append(present)
     low = np.zeros((len(totals), len(chain), max(map(len, labels))), dtype=np.int64)

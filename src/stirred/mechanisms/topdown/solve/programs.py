@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from stirred.mechanisms.topdown.hierarchy.tree import Flags, Numbers, Places
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Lattice, Rounder
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Lattice, SolverMethod
 
 WHOLE: Final = 1e-6  # what is nearer than this to a whole number is one
 _INF: Final = float("inf")
@@ -146,8 +146,8 @@ class Quadratic(NamedTuple):
 class _RoundingProgram:
     """An integer program: for each child and cell the columns that move it from its floor."""
 
-    def __init__(self, values: Numbers, allowed: Flags, weight: float, rounder: Rounder, slack: int) -> None:
-        self.program, self.rounder = Program(), rounder
+    def __init__(self, values: Numbers, allowed: Flags, weight: float, method: SolverMethod, slack: int) -> None:
+        self.program, self.method = Program(), method
         self.floors = np.where(allowed, np.floor(values + WHOLE), 0).astype(np.int64)
         self.parts = np.where(allowed, np.maximum(values - self.floors, 0.0), 0.0)
         self.parts[self.parts <= WHOLE] = 0.0
@@ -155,7 +155,7 @@ class _RoundingProgram:
         for c, j in np.argwhere((self.parts > 0) | (allowed & (slack > 0))):
             part = self.parts[c, j]
             cost = 1.0 - 2.0 * part
-            if rounder.pre_rounded == 1:
+            if method.pre_rounded == 1:
                 cost = (1.0 if part <= 0.5 else -1.0) + 1e-4 * cost
             own = [(self.program.column(weight * cost, 0.0, 1.0, whole=True), 1.0)]
             if slack:
@@ -175,8 +175,8 @@ class _RoundingProgram:
     def near(self, cells: Flags, weight: float) -> None:
         """Add the cost of a group: the distance of its count from its value, as the kernel has it."""
         total = float(self.parts[cells].sum())
-        base = float(np.rint(total)) if self.rounder.pre_rounded else float(np.floor(total + WHOLE))
-        middle = 1.0 if self.rounder.pre_rounded else 1.0 - 2.0 * max(total - base, 0.0)
+        base = float(np.rint(total)) if self.method.pre_rounded else float(np.floor(total + WHOLE))
+        middle = 1.0 if self.method.pre_rounded else 1.0 - 2.0 * max(total - base, 0.0)
         # count = base - below + step + above, where above costs no less than step.
         slopes = (1.0, _INF), (middle, 1.0), (1.0, _INF)
         distance = [self.program.column(weight * cost, 0.0, most) for cost, most in slopes]
@@ -206,16 +206,16 @@ class Rounding(NamedTuple):
     allowed: Flags
     group: Places
     group_total: Places
-    rounder: Rounder
+    method: SolverMethod
 
     def by_kernel(self, slack: int) -> Places | None:
         """Return the whole counts by network flow, or None if there are none; ``slack`` lets cells move further."""
         from stirred.mechanisms.topdown.solve.flow_kernel import round_children
 
         kernel: Any = round_children
-        found, weights = np.zeros(self.values.shape, dtype=np.int64), self.rounder.weights(len(self.chain))
+        found, weights = np.zeros(self.values.shape, dtype=np.int64), self.method.weights(len(self.chain))
         values = np.ascontiguousarray(self.values)
-        left = kernel(values, *self[1:9], weights, self.rounder.pre_rounded, slack, WHOLE, found)
+        left = kernel(values, *self[1:9], weights, self.method.pre_rounded, slack, WHOLE, found)
         return found if left == 0 else None
 
     def by_highs(self, slack: int = 0, *, off_chain: Sequence[CellSet] = ()) -> Places | None:
@@ -224,8 +224,8 @@ class Rounding(NamedTuple):
         With overlapping sets there may be no whole counts next to the optimum.
         """
         values, sets = self.values, [*off_chain, *self._limits()]
-        weights = self.rounder.weights(len(self.chain)).astype(np.float64)
-        units = _RoundingProgram(values, self.allowed, float(weights[-1]), self.rounder, slack)
+        weights = self.method.weights(len(self.chain)).astype(np.float64)
+        units = _RoundingProgram(values, self.allowed, float(weights[-1]), self.method, slack)
         children = np.arange(len(values))[:, None]
         for place, count in enumerate(self.need):
             units.bound(np.broadcast_to(self.column == place, values.shape), float(count), float(count))

@@ -34,7 +34,6 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
     Answers,
     GroupTotal,
     Level,
-    Places,
     Shard,
     Tree,
     groups_inside,
@@ -45,12 +44,10 @@ from stirred.mechanisms.topdown.solve.objective import (
     Objective,
     bottom_up_objective,
     collapsed,
-    first_of,
     inherited,
     margins_of,
     model_on,
     own_objective,
-    stacked,
 )
 from stirred.mechanisms.topdown.solve.parent import (
     ChildCounts,
@@ -58,13 +55,12 @@ from stirred.mechanisms.topdown.solve.parent import (
     SolverEvent,
     SolverReport,
     solve_children,
-    without_parent,
+    solve_top,
 )
 from stirred.mechanisms.topdown.solve.problem import (
     AreaLimits,
-    Chain,
     LimitGroups,
-    Rounder,
+    SolverMethod,
     contradictions,
     implied,
     is_bound,
@@ -73,8 +69,6 @@ from stirred.mechanisms.topdown.solve.problem import (
     margins_off,
     members_in,
     tightened,
-    unions,
-    with_unions,
 )
 from stirred.spec.problems import Problem
 
@@ -88,39 +82,12 @@ _AT_ONCE: Final = 16  # parents that a thread takes together
 # ---- how is solved ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolverMethod:
-    """How areas are solved for: from all measurements of their subtrees or their own alone, and how is rounded.
-
-    A rounder that settles totals first wants them before cells at all levels between the top and the leaves. Else they
-    come first where they are measured well, and so do margins at the top.
-    """
-
-    name: str
-    bottom_up: bool
-    rounder: Rounder
-
-    def totals_first(self, level: Level, *, place: int, depth: int) -> bool:
-        """Say whether the totals of the areas of a level are fixed before their cells.
-
-        A single pass is best at the leaves, where totals are known from cells: a leaf total pass raised the error of
-        leaf totals by half (section 1.4). Totals are measured well if they are so as precisely as the finest query.
-        """
-        if not 0 < place < depth - 1:
-            return False
-        if self.rounder.totals_first or not level.answers:
-            return True
-        finest = max(level.answers, key=lambda each: each.query.size)
-        total = [each for each in level.answers if each.query.size == 1]
-        return bool(total and np.median(total[0].precision) >= np.median(finest.precision))
-
-
 ARMS: Final[Mapping[str, SolverMethod]] = {
     arm.name: arm
     for arm in (
-        SolverMethod(name="default", bottom_up=True, rounder=Rounder()),
-        SolverMethod(name="blue", bottom_up=True, rounder=Rounder(pre_rounded=2, totals_first=True)),
-        SolverMethod(name="bureau", bottom_up=False, rounder=Rounder(pre_rounded=1, totals_first=True)),
+        SolverMethod(name="default"),
+        SolverMethod(name="blue", pre_rounded=2, totals_first=True),
+        SolverMethod(name="bureau", bottom_up=False, pre_rounded=1, totals_first=True),
     )
 }
 
@@ -214,7 +181,6 @@ class Strategy:
 
     options: SolveOptions
     rules: LimitGroups
-    chain: Chain
     model: SubspaceModel
     names: tuple[str, ...]  # of all levels, from the top
     totals_first: frozenset[str]  # levels at which totals are fixed before cells
@@ -237,11 +203,10 @@ class Strategy:
             if each.level not in pattern:
                 what = f"totals are given for the level '{each.level}', which is not there"
                 raise bad_plan(what, where="totals", remedy="")
-        first, depth = options.arm.totals_first, len(pattern)
+        first, depth = options.arm.settles_totals, len(pattern)
         return cls(
             options=options,
             rules=rules,
-            chain=Chain.of(rules),
             model=model_on(rules.grid, queries),
             names=tuple(pattern),
             totals_first=frozenset(
@@ -271,36 +236,37 @@ class Strategy:
         return found
 
     @one_blas_thread()
-    def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates] | None = None) -> list[Objective]:
-        """Return the objectives of all levels of a shard; note in ``beneath`` what it says of its top."""
-        upper = tree.names[:-1]
-        leaves = own_objective(self.rules.grid, tree.levels[-1], dense=False)
+    def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates | Level] | None = None) -> list[Objective]:
+        """Return the objectives of all levels above the leaves; note in ``beneath`` what a shard says of its top."""
+        names, code = tree.names[:-1] or tree.names, tree.levels[0].geocodes[0]
         if not self.options.arm.bottom_up:
-            levels = inherited(tree.levels)[: len(upper)] or tree.levels
-            return [*self._own_objectives(levels)[: len(upper)], leaves]
+            levels = inherited(tree.levels)[: len(names)]
+            if beneath is not None:
+                beneath[code] = levels[0]
+            return self._own_objectives(levels)
         groups, linear = self._groups_in(tree), self._without_margin(tree)
         if not any(each.level == tree.names[-1] for each in groups):  # a group of leaves needs each of them
             linear = collapsed(linear, self.model)
         up = upward(self.model, regrouped(linear, groups))
         if beneath is not None:
-            beneath[tree.levels[0].geocodes[0]] = at(up.by_level[0], 0)
-        return [*self._bottom_up(up, upper), leaves] if upper else self._bottom_up(up, tree.names)
+            beneath[code] = at(up.by_level[0], 0)
+        return self._bottom_up(up, names)
 
     @one_blas_thread()
-    def upper_objectives(
-        self, top: Tree, beneath: Mapping[str, LevelEstimates], tops: Sequence[Objective]
-    ) -> list[Objective]:
+    def upper_objectives(self, top: Tree, beneath: Mapping[str, LevelEstimates | Level]) -> list[Objective]:
         """Return the objectives of the areas above shards, given what the shards say of their tops."""
         if self.options.arm.bottom_up:
-            up = upward(self.model, regrouped(self._without_margin(top), self._groups_in(top)), beneath=beneath)
+            known = {code: each for code, each in beneath.items() if isinstance(each, LevelEstimates)}
+            up = upward(self.model, regrouped(self._without_margin(top), self._groups_in(top)), beneath=known)
             return self._bottom_up(up, top.names)
-        return [*self._own_objectives(top.levels[:-1]), stacked(tops)]
+        tops = [each for each in map(beneath.get, top.levels[-1].geocodes) if isinstance(each, Level)]
+        return self._own_objectives([*top.levels[:-1], _side_by_side(tops)])
 
     def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
         found = [bottom_up_objective(self.rules.grid, estimates) for estimates in by_level]
-        if not self.options.arm.rounder.totals_first and names[0] == self.names[0] and self.rules.margin is None:
+        if not self.options.arm.totals_first and names[0] == self.names[0] and self.rules.margin is None:
             found[0] = replace(found[0], margins=margins_of(self.rules.grid, by_level[0], self.measured))
         return found
 
@@ -310,7 +276,7 @@ class Strategy:
         if top.name == self.names[0] and not any(np.isfinite(each.variance).any() for each in top.answers):
             what = f"the arm '{self.options.arm.name}' uses the measurements of each level alone, and the top has none"
             raise bad_plan(what, where="arm", remedy="use the arm 'default', or give measurements of the top")
-        return [own_objective(self.rules.grid, level, dense=True) for level in levels]
+        return [own_objective(self.rules.grid, level) for level in levels]
 
     def _without_margin(self, tree: Tree) -> Tree:
         """Return a tree for the linear estimates: an earlier release binds the counts, and does not measure them."""
@@ -338,8 +304,7 @@ class Strategy:
             rules=self.rules,
             objective=objective,
             limits=limits,
-            chain=self.chain,
-            rounder=self.options.arm.rounder,
+            method=self.options.arm,
             totals_first=level.name in self.totals_first,
             group=group,
             group_total=np.array(group_total, dtype=np.int64),
@@ -348,12 +313,10 @@ class Strategy:
 
 def _sketch(shard: Shard) -> Tree:
     """Return what decides how to proceed, without areas: queries, variances above the leaves, and kinds of limits."""
-    tree, levels, none = _usable(shard), [], np.zeros(0, dtype=np.int64)
+    tree, levels, none = _usable(shard), list[Level](), np.zeros(0, dtype=np.int64)
     for place, level in enumerate(tree.levels):
         spread = slice(None) if place < len(tree.levels) - 1 else slice(0, 0)
-        answers = (
-            Answers(query=a.query, values=none.reshape(0, 1), variance=a.variance[spread]) for a in level.answers
-        )
+        answers = (replace(each, values=each.values[:0], variance=each.variance[spread]) for each in level.answers)
         known = (
             replace(each, values=each.values[bound : bound + 1], given=np.array([each.given.all()]))
             for each in level.known
@@ -365,15 +328,18 @@ def _sketch(shard: Shard) -> Tree:
 
 def _side_by_side(levels: Sequence[Level]) -> Level:
     """Return one level of all shards; where one does not ask what another asks, it has an infinite variance."""
-    queries = dict.fromkeys(each.query for level in levels for each in level.answers)
-    most = [max((each.variance.size for each in level.answers), default=0) for level in levels]
     answers = []
-    for query in queries:
-        own = ({each.query: each.variance for each in level.answers}.get(query) for level in levels)
-        spread = [np.full(many, np.inf) if each is None else each for many, each in zip(most, own, strict=True)]
-        none = np.zeros((0, query.size), dtype=np.int64)
-        answers.append(Answers(query=query, values=none, variance=np.concatenate(spread)))
-    return replace(levels[0], answers=tuple(answers))
+    for query in dict.fromkeys(each.query for level in levels for each in level.answers):
+        parts = []
+        for level in levels:
+            # A sketch has variances without areas.
+            blank = np.full(max([level.areas, *(each.variance.size for each in level.answers)]), np.inf)
+            nothing = Answers(query=query, values=np.zeros((level.areas, query.size), dtype=np.int64), variance=blank)
+            parts.append(next((each for each in level.answers if each.query == query), nothing))
+        values = np.concatenate([each.values for each in parts])
+        answers.append(Answers(query=query, values=values, variance=np.concatenate([each.variance for each in parts])))
+    codes = tuple(code for level in levels for code in level.geocodes)
+    return replace(levels[0], geocodes=codes, answers=tuple(answers))
 
 
 def _usable(shard: Shard) -> Tree:
@@ -409,25 +375,24 @@ def solve(
         return
     alone = replace(options, threads=1, engine=None, progress=None)  # a task has no threads, and reports nothing
     task = _ShardTask(strategy=replace(strategy, options=alone), finish=finish)
-    limits, tops = [], []
-    beneath: dict[str, LevelEstimates] = {}
-    for limit, objective, by_level in engine.map_groups(enumerate(shards()), task.up):
+    limits = []
+    beneath: dict[str, LevelEstimates | Level] = {}
+    for limit, own in engine.map_groups(enumerate(shards()), task.up):
         limits.append(limit)
-        tops.append(objective)
-        beneath.update(by_level)
-        options.report("bottom-up", len(tops), top.levels[-1].areas)
-    own = strategy.limits(top.levels, beneath=joined(limits))
-    upper = _go_down(strategy, top, own, strategy.upper_objectives(top, beneath, tops), is_top=True)
+        beneath.update(own)
+        options.report("bottom-up", len(limits), top.levels[-1].areas)
+    upper_limits = strategy.limits(top.levels, beneath=joined(limits))
+    upper = _go_down(strategy, top, upper_limits, strategy.upper_objectives(top, beneath), is_top=True)
     yield finish(0, upper)
     decided = upper.levels[-1]
-    numbered = ((place, shard, decided[place]) for place, shard in enumerate(shards()))
+    numbered = ((place, shard, decided.between(np.array([place, place + 1]))) for place, shard in enumerate(shards()))
     for place, done in enumerate(engine.map_groups(numbered, task.down)):
         yield done
         options.report("top-down", place + 1, len(decided))
 
 
 class _ObjectiveCache(dict[int, list[Objective]]):
-    """Objectives of shards between the passes, as far as memory allows; another machine has none and makes them."""
+    """Objectives above leaves between the passes, as far as memory allows; another machine has none and makes them."""
 
     def __init__(self) -> None:
         self._size, self._adding = 0, threading.Lock()
@@ -436,7 +401,7 @@ class _ObjectiveCache(dict[int, list[Objective]]):
         with self._adding:
             self._size += sum(each.linear.nbytes for each in objectives if each.linear is not None)
             if self._size <= _REMEMBERED:
-                self[place] = [replace(each, answers=()) for each in objectives]
+                self[place] = [*objectives]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
@@ -450,18 +415,18 @@ class _ShardTask:
     finish: Finish
     remembered: _ObjectiveCache = field(default_factory=_ObjectiveCache)
 
-    def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, LevelEstimates]]:
+    def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Mapping[str, LevelEstimates | Level]]:
         place, tree = numbered[0], _usable(numbered[1])
-        by_level: dict[str, LevelEstimates] = {}
-        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, by_level)
-        self.remembered.keep(place, objectives)
-        return limits.take(slice(0, 1)), first_of(objectives[0]), by_level
+        found: dict[str, LevelEstimates | Level] = {}
+        limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, found)
+        if self.strategy.options.arm.bottom_up:  # others are made in no time
+            self.remembered.keep(place, objectives)
+        return limits.take(slice(0, 1)), found
 
     @one_blas_thread()
-    def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> Any:
+    def down(self, numbered: tuple[int, Shard, Counts]) -> Any:
         place, tree = numbered[0], _usable(numbered[1])
         objectives = self.remembered.pop(place, None) or self.strategy.objectives(tree)
-        objectives[-1] = replace(objectives[-1], answers=tree.levels[-1].answers)
         # They were found free of contradictions on the way up.
         limits = limits_up(self.strategy.rules, tree.levels, groups=self.strategy.options.groups)
         return self.finish(place + 1, _go_down(self.strategy, tree, limits, objectives, given=numbered[2]))
@@ -477,18 +442,22 @@ def _go_down(
     limits: Sequence[AreaLimits],
     objectives: Sequence[Objective],
     *,
-    given: tuple[Places, Places] | None = None,
+    given: Counts | None = None,
     is_top: bool = False,
 ) -> TreeCounts:
-    """Return a tree with the counts of all its levels; ``given`` are those of its top."""
-    done, store = [] if given is None else [LevelCounts(counts=Counts.of_rows([given]))], strategy.options.store
+    """Return a tree with the counts of all its levels; ``given`` are those of its top.
+
+    Leaves that have no objective yet have that of their own measurements.
+    """
+    done, store = [] if given is None else [LevelCounts(counts=given)], strategy.options.store
+    objectives = [*objectives, own_objective(strategy.rules.grid, tree.levels[-1])]
     for place in range(len(done), len(tree.levels)):
         name = f"{tree.levels[0].geocodes[0]}-{is_top:d}-{place}"
         found = None if store is None else store.load(name)
         if found is None:
             step = strategy.step(tree.levels[place], limits[place], objectives[place])
             if place == 0:
-                found = _level_counts([_root(step, limits[1] if len(limits) > 1 else None)])
+                found = _level_counts([solve_top(step, limits[1] if len(limits) > 1 else None)])
             else:
                 found = _level(strategy.options, step, tree, place, done[-1].counts)
             if store is not None:
@@ -518,20 +487,6 @@ def _level_counts(found: Sequence[ChildCounts]) -> LevelCounts:
         ),
         **SolverReport.of(found),
     )
-
-
-def _root(step: LevelStep, below: AreaLimits | None) -> ChildCounts:
-    """Return the area at the top; it keeps what follows from known totals of its children (case 23)."""
-    found = without_parent(step)
-    if below is None:
-        return found
-    rules = step.rules
-    cuts = [*unions(rules, tightened(rules, step.limits), tightened(rules, below))]
-    row = rules.grid.place[found.cells] // rules.grid.lattice.width
-    if all(found.counts[0][rows[row]].sum() >= least for rows, least in cuts):
-        return found
-    rules, limits = with_unions(rules, step.limits, cuts)
-    return without_parent(replace(step, rules=rules, limits=limits))
 
 
 def _level(options: SolveOptions, step: LevelStep, tree: Tree, place: int, counts: Counts) -> LevelCounts:
