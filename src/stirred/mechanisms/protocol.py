@@ -14,13 +14,14 @@ able to do besides (swap before tables, a rate that decides its loss, commands o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
+from stirred.data.given import as_microdata
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
@@ -92,6 +93,7 @@ from stirred.mechanisms.contract.shown import (
     Typical,
 )
 from stirred.randomness.entropy import Entropy
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
@@ -125,15 +127,30 @@ class Mechanism(ABC):
 
     def check(self, data: Any) -> None:
         """Raise all problems of a file's columns with these settings; nothing is computed."""
-        self.plan(data, doubts=False)
+        self.draft(as_microdata(data), doubts=False)
+
+    def plan(self, data: Any, *, doubts: bool = True) -> Any:
+        """Return the plan, with all that speaks against a release; nothing random happens.
+
+        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release.
+        """
+        microdata = as_microdata(data)
+        plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
+        if doubts:
+            found = dict.fromkeys((*settings_doubts(self.settings_from), *self.doubts(microdata, plan)))
+            plan = replace(plan, doubts=tuple(found))
+        return plan.sealed()
 
     @abstractmethod
-    def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return the plan; nothing random happens.
+    def draft(self, data: Microdata, *, doubts: bool) -> Any:
+        """Return what is planned for a file, a ``Plan``; raise all problems with its columns.
 
-        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release. It
-        ends with ``Plan.sealed``, by which a release knows a copy that was changed.
+        ``doubts`` says whether a mechanism that comes before is to be searched for its own.
         """
+
+    def doubts(self, data: Microdata, plan: Any) -> Iterable[Doubt]:
+        """Return what speaks against releasing a file with a plan: the search may look at every column."""
+        return ()
 
     def release(
         self,

@@ -11,12 +11,9 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
-    UNSEARCHED,
     Plan,
     check_seeded,
-    exposed_doubts,
     plan_doubts,
-    plan_exposure,
 )
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
@@ -44,59 +41,32 @@ def opened(mechanism: Any, data: Any, entropy: Entropy, *, accept: str | Sequenc
     """
     Entropy.expected(entropy)
     microdata = as_microdata(data)
-    if plan is not None and not isinstance(plan, Plan):
-        remedy = "give what mechanism.plan(data) returns, or leave plan out"
-        raise bad_plan(f"{plan!r:.60} is not a plan", where="plan", remedy=remedy)
-    plan = mechanism.plan(microdata) if plan is None else _believed(plan, mechanism, microdata)
+    plan = mechanism.plan(microdata) if plan is None else plan
+    if problem := _not_believed(plan, mechanism, microdata):
+        raise bad_plan(
+            problem, where="plan", remedy="give what mechanism.plan(data) returns for these data, or leave plan out"
+        )
     tested = entropy.seeded and plan.doubts == (SAMPLED,)
-    doubts = plan_doubts(plan, settings_from=mechanism.settings_from)
-    if plan.origin is None:  # the plan of a package that does not keep it
-        doubts += (*exposed_doubts(plan_exposure(mechanism, microdata, plan), mechanism, microdata, plan),)
-    accepted = () if tested else refuse_doubts(doubts, accept=accept)
+    accepted = () if tested else refuse_doubts(plan_doubts(plan), accept=accept)
     check_seeded(plan, seeded=entropy.seeded)
     entropy = entropy.for_release()
     promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
     return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded), like(data))
 
 
-def _believed(plan: Any, mechanism: Any, data: Microdata) -> Any:
-    """Return a plan that was given, if this mechanism made it for these data and it is as it was made.
+def _not_believed(plan: Any, mechanism: Any, data: Microdata) -> str:
+    """Say why a plan is not the one that this mechanism made for these data; empty where it is, as it was made.
 
-    A release with another one would not keep the promise, or not face the doubts, that the plan states. A plan that
-    keeps no seal, as of a package that does not make one, is made again.
+    A release with another one would not keep the promise, or not face the doubts, that the plan states.
     """
+    if not isinstance(plan, Plan):
+        return f"{plan!r:.60} is not a plan"
     origin = plan.origin
     if origin is None or origin.seal is None:
-        return _made_again(plan, mechanism, data)
+        return "the plan keeps no note of who made it for which data: Mechanism.plan adds it to what draft returns"
     if origin.mechanism != mechanism:
-        other = "was made for another mechanism, or the same with other settings"
-    elif not same_data(origin.data, data):
-        other = "was made for other data"
-    elif changed := plan.changed:
-        other = f"is not as it was made: {changed} changed since, in a copy or in place"
-    else:
-        return plan
-    raise _other(other)
-
-
-def _made_again(plan: Any, mechanism: Any, data: Microdata) -> Any:
-    """Return the plan as its mechanism makes it now, with the promise of the one given if that is no other."""
-    again = mechanism.plan(data)
-    given, made = _promise(plan), _promise(again)
-    if type(plan) is not type(again) or given[:3] != made[:3] or given[3] not in (None, made[3]):
-        raise _other("was made for another mechanism, or another file: it promises something else")
-    if UNSEARCHED in plan.doubts or SAMPLED in plan.doubts:
-        return plan
-    return again.promising(plan.specification, accepted=plan.accepted)
-
-
-def _promise(plan: Plan) -> tuple[Any, ...]:
-    """Return what a plan promises, without what preparation and imputation added on the way to a release."""
-    said = plan.specification
-    fixed = None if said.domain.prepared else frozenset(said.multiverse.invariants)
-    return said.budget, replace(said.input_premetric, post_imputation=None), said.output_premetric, fixed
-
-
-def _other(words: str) -> Exception:
-    remedy = "give what mechanism.plan(data) returns for these data, or leave plan out"
-    return bad_plan(f"the plan {words}", where="plan", remedy=remedy)
+        return "the plan was made for another mechanism, or the same with other settings"
+    if not same_data(origin.data, data):
+        return "the plan was made for other data"
+    changed = plan.changed
+    return changed and f"the plan is not as it was made: {changed} changed since, in a copy or in place"

@@ -73,25 +73,21 @@ class PlanOrigin:
     frames: tuple[Any, ...] = field(default=(), kw_only=True, repr=False)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Plan(ABC):
-    """What a mechanism would do to a file: nothing random has happened. A frozen dataclass in practice.
+    """What a mechanism would do to a file: nothing random has happened.
 
-    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
+    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts. ``Mechanism.plan``
+    fills in the doubts and ``origin``, which a release compares. ``accepted`` are the names of the doubts that the
+    specification has among its conditions, ``dropped`` the columns of the input that are not released.
     """
 
-    __slots__ = ()
-
     specification: Specification
-    accepted: tuple[str, ...]  # names of the doubts that the specification has among its conditions
-    dropped: tuple[str, ...]  # columns of the input that are not released
-    # Who made it for which data, which a release compares: a field ``PlanOrigin | None`` of a plan that keeps it.
-    origin: Any = None
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    origin: Any = field(default=None, repr=False)
     unreleased: ClassVar[str] = "dropped"  # the word for them: of tables, columns are used or not
-
-    @property
-    @abstractmethod
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Return what speaks against a release with this plan; ``(UNSEARCHED,)`` where that was not looked for."""
 
     @property
     @abstractmethod
@@ -136,28 +132,25 @@ class Plan(ABC):
     def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
         """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts."""
         more: dict[str, Any] = {"accepted": accepted} if accepted else {}
-        return replace(self, specification=specification, **more).sealed()  # type: ignore[type-var]
+        return replace(self, specification=specification, **more).sealed()
 
     def judged(self, exposed: tuple[Doubt, ...]) -> Self:
         """Return the same plan with the doubts about whom it exposes, as a policy judges it."""
-        return replace(self, origin=replace(self.origin, exposed=exposed)).sealed()  # type: ignore[type-var]
+        return replace(self, origin=replace(self.origin, exposed=exposed)).sealed()
 
     def sealed(self) -> Self:
-        """Return the plan with a note of all that it holds: what ``mechanism.plan(data)`` returns, and no changed copy.
-
-        A plan without an origin has no seal; a release makes such a plan again, and compares the promises.
-        """
+        """Return the plan with a note of all that it holds, by which a release knows a changed copy."""
         origin = self.origin
-        if origin is None:
-            return self
-        frames = origin.frames or tuple(map(_as_it_is, (origin.data.households, origin.data.persons)))
-        return replace(self, origin=replace(origin, seal=self._held(), frames=frames))  # type: ignore[type-var]
+        # A clone stays as it is when the other is changed in place; the values are not copied.
+        frames = origin.frames or tuple(
+            frame.clone() if isinstance(frame, pl.DataFrame) else frame
+            for frame in (origin.data.households, origin.data.persons)
+        )
+        return replace(self, origin=replace(origin, seal=self._held(), frames=frames))
 
     def _held(self) -> Mapping[str, Any]:
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "origin"}  # type: ignore[arg-type]
-        known = {"mechanism", "data", "seal", "frames"}  # compared by themselves
-        said = [each.name for each in fields(self.origin) if each.name not in known]
-        return own | {f"origin {name}": getattr(self.origin, name) for name in said}
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "origin"}
+        return own | {"origin exposed": self.origin.exposed}
 
     @property
     def changed(self) -> str:
@@ -230,15 +223,10 @@ class Plan(ABC):
         ]
 
     def __str__(self) -> str:
-        return rows_text([*self.outcome(), *doubt_rows(plan_doubts(self, settings_from=None))])
+        return rows_text([*self.outcome(), *doubt_rows(plan_doubts(self))])
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def _as_it_is(frame: Any) -> Any:
-    """Return a frame that stays as it is when the other is changed in place; the values are not copied."""
-    return frame.clone() if isinstance(frame, pl.DataFrame) else frame
 
 
 def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
@@ -262,15 +250,22 @@ def check_seeded(plan: Plan, *, seeded: bool) -> None:
         )
 
 
-def plan_doubts(plan: Plan, *, settings_from: str | None) -> tuple[Doubt, ...]:
+def plan_doubts(plan: Plan) -> tuple[Doubt, ...]:
     """Return all doubts about a plan: its own, and those of any mechanism.
 
     The latter are about settings, an infinite loss, earlier releases, and records that are unique on what is published
     unchanged.
     """
-    doubts = dict.fromkeys((*settings_doubts(settings_from), *plan.doubts, *map(_unrelated, plan.unrelated)))
+    origin = plan.origin
+    doubts = dict.fromkeys(
+        (*settings_doubts(origin.mechanism.settings_from), *plan.doubts, *map(_unrelated, plan.unrelated))
+    )
     if not any(each.final for each in doubts):
-        doubts |= dict.fromkeys(_exposed(plan))
+        judged = origin.exposed
+        if judged is None:
+            found = plan_exposure(origin.mechanism, origin.data, plan)
+            judged = tuple(exposed_doubts(found, origin.mechanism, origin.data, plan))
+        doubts |= dict.fromkeys(judged)
     if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in doubts):
         doubts[nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")] = None
     return (*doubts,)
@@ -306,14 +301,6 @@ def exposed_doubts(
     most = exposed.MOST_EXPOSED if most is None else most
     if (doubt := exposed.exposed_doubt(found, most=most, set_by=set_by)) is not None:
         yield doubt
-
-
-def _exposed(plan: Plan) -> Sequence[Doubt]:
-    origin = plan.origin
-    if origin is None or origin.exposed is not None:
-        return () if origin is None else tuple(origin.exposed)
-    found = plan_exposure(origin.mechanism, origin.data, plan)
-    return tuple(exposed_doubts(found, origin.mechanism, origin.data, plan))
 
 
 def _unrelated(table: ReleasedTable) -> Doubt:

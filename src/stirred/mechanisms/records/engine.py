@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
@@ -30,12 +30,12 @@ from stirred.data.problems import DataError, bad_plan, number
 from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
 from stirred.mechanisms.protocol import (
-    SAMPLED,
     Check,
     Curve,
     Exchange,
     Frames,
     Opening,
+    PlanOrigin,
     Progress,
     PublicFile,
     Release,
@@ -44,14 +44,13 @@ from stirred.mechanisms.protocol import (
     StratumAudit,
     SwapCellLaw,
     Written,
-    settings_doubts,
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
 from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
 from stirred.mechanisms.records.files import record_files, swap_files
 from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
-from stirred.mechanisms.records.plan import SwapOrigin, SwapPlan, swap_budget
+from stirred.mechanisms.records.plan import SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
 from stirred.mechanisms.records.strata import Shares, Strata, rate_for
 from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
@@ -152,7 +151,7 @@ class RecordSwap(SettingsMechanism):
         """Return the roles of a file's columns; raise all problems with them."""
 
     @abstractmethod
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> Any:
+    def _prepare(self, data: Microdata, roles: Roles, *, origin: PlanOrigin) -> Any:
         """Return the plan for a file whose columns have these roles."""
 
     @abstractmethod
@@ -166,22 +165,12 @@ class RecordSwap(SettingsMechanism):
         """Return the data with only those person columns that are released."""
         return data
 
-    def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return strata, loss, invariants and doubts for a file; nothing random happens.
+    def draft(self, data: Microdata, *, doubts: bool) -> Any:
+        narrowed = self._narrowed(data)
+        return self._prepare(narrowed, self._roles(narrowed), origin=PlanOrigin(self, data))
 
-        The search for doubts looks at every column of the file. Comparing losses, or planning a file that was released
-        already, does without it.
-        """
-        microdata = as_microdata(data)
-        narrowed = self._narrowed(microdata)
-        plan = self._prepare(narrowed, self._roles(narrowed), origin=SwapOrigin(self, microdata))
-        return self._doubting(plan, self._doubts(narrowed, plan)) if doubts else plan.sealed()
-
-    def _doubting(self, plan: Any, doubts: Iterable[Doubt]) -> Any:
-        return replace(plan, origin=replace(plan.origin, doubts=tuple(doubts))).sealed()
-
-    def for_sampling(self, plan: Any) -> Any:
-        return self._doubting(plan, [SAMPLED])
+    def doubts(self, data: Microdata, plan: Any) -> Iterator[Doubt]:
+        return self._doubts(self._narrowed(data), plan)
 
     # ---- the release
 
@@ -331,7 +320,7 @@ class Swap(RecordSwap):
 
     # ---- the plan
 
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> SwapPlan:
+    def _prepare(self, data: Microdata, roles: Roles, *, origin: PlanOrigin) -> SwapPlan:
         law, outside = self.swap_law, {*self.outside}
         swap = encode(data.households, [name for name in self.swap if name not in outside])
         # Match variables are equal inside a stratum and can tell no records apart.
@@ -424,7 +413,6 @@ class Swap(RecordSwap):
         )
 
     def _doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
-        yield from settings_doubts(self.settings_from)
         yield from self._empty(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)

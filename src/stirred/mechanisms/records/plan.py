@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
+from stirred.mechanisms.protocol import Fact, Plan
 from stirred.mechanisms.records.pages import plan_facts
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
-from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
@@ -53,13 +52,6 @@ class ExpectedChange(NamedTuple):
     still: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SwapOrigin(PlanOrigin):
-    """Where a plan comes from, with the doubts that were found: no plan can be had without them."""
-
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-
-
 class FurtherPromise(NamedTuple):
     """What a release promises between files that agree on more, which it neither keeps nor publishes.
 
@@ -81,25 +73,16 @@ class FurtherPromise(NamedTuple):
 class RecordPlan(Plan):
     """What a release of records would do to a file whose ``swap`` values are exchanged; ``swap`` are their codes.
 
-    ``coded`` gives each record its match values as a code. ``accepted`` are the names of the doubts that the
-    specification has among its conditions.
+    ``coded`` gives each record its match values as a code.
     """
 
-    specification: Specification
     hold: tuple[str, ...]
-    dropped: tuple[str, ...]
     swap: Coded = field(repr=False)
     coded: Coded = field(repr=False)
-    origin: SwapOrigin = field(repr=False)
-    accepted: tuple[str, ...] = ()
 
     def counted(self, swap: Coded) -> SwapMargins:
         """Return how often each swap value, as coded after any change, occurs with each of the match values."""
         return SwapMargins.of(self.coded.codes, swap.codes, strata=self.coded.count, values=swap.count)
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        return self.origin.doubts
 
     @cached_property
     def match(self) -> tuple[str, ...]:

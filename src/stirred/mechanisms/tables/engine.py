@@ -23,7 +23,6 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns
 from stirred.data.frames import as_read, read_frame, write_frame
-from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
@@ -197,10 +196,8 @@ class TableMechanism(SettingsMechanism):
         yield from repeated_ids(data, unit=self.unit)
 
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        microdata = as_microdata(data)
-        self.check(microdata)
-        plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
-        return (replace(plan, doubts=tuple(self.doubts(microdata, plan))) if doubts else plan).sealed()
+        self.check(data)
+        return super().plan(data, doubts=doubts)
 
     # ---- the release
 
