@@ -31,7 +31,6 @@ from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
 from stirred.mechanisms.protocol import (
     Check,
-    Curve,
     Exchange,
     Frames,
     Opening,
@@ -52,7 +51,7 @@ from stirred.mechanisms.records.files import record_files, swap_files
 from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
 from stirred.mechanisms.records.plan import SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import Shares, Strata, rate_for
+from stirred.mechanisms.records.strata import Strata, rate_for
 from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -99,6 +98,7 @@ class RecordSwap(SettingsMechanism):
         swap_law: Any
         match: tuple[str, ...]
         swap: tuple[str, ...]
+        outside: tuple[str, ...]  # the released variables that no invariant fixes: none for most swaps
 
     settings: Any
     threads: int | None = None
@@ -127,14 +127,12 @@ class RecordSwap(SettingsMechanism):
         raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RecordSwap) and type(self) is type(other) and self._identity == other._identity
+        # By exact numbers, however the settings write them.
+        names = ("swap_law", "unit", "settings_from", "steps", "match", "swap", "hold")
+        return type(self) is type(other) and all(getattr(self, n, None) == getattr(other, n, None) for n in names)
 
     def __hash__(self) -> int:
         return hash((type(self), self.match, self.swap))
-
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        return (self.swap_law, self.unit, self.settings_from)
 
     @property
     def areas(self) -> tuple[str, ...]:
@@ -150,27 +148,12 @@ class RecordSwap(SettingsMechanism):
     def _roles(self, data: Microdata) -> Roles:
         """Return the roles of a file's columns; raise all problems with them."""
 
-    @abstractmethod
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: PlanOrigin) -> Any:
-        """Return the plan for a file whose columns have these roles."""
-
-    @abstractmethod
-    def _doubts(self, data: Microdata, plan: Any) -> Iterator[Doubt]:
-        """Yield everything that speaks against releasing a file with this plan."""
-
     def check(self, data: Any) -> None:
         self._roles(self._narrowed(as_microdata(data)))
 
     def _narrowed(self, data: Microdata) -> Microdata:
         """Return the data with only those person columns that are released."""
         return data
-
-    def draft(self, data: Microdata, *, doubts: bool) -> Any:
-        narrowed = self._narrowed(data)
-        return self._prepare(narrowed, self._roles(narrowed), origin=PlanOrigin(self, data))
-
-    def doubts(self, data: Microdata, plan: Any) -> Iterator[Doubt]:
-        return self._doubts(self._narrowed(data), plan)
 
     # ---- the release
 
@@ -209,11 +192,6 @@ class RecordSwap(SettingsMechanism):
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
         return record_files(released, data, swap=self.swap, others=self.outside)
 
-    @property
-    def outside(self) -> tuple[str, ...]:
-        """Return the released variables that no invariant fixes: none for most swaps."""
-        return ()
-
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         from stirred.mechanisms.records.evidence import verify_swap
 
@@ -244,41 +222,28 @@ class Swap(RecordSwap):
 
     if TYPE_CHECKING:
         steps: tuple[SwapStep, ...]
+        matched: tuple[str, ...]  # all variables that any exchange matches on; they are held
+        hold: tuple[str, ...] | None  # variables to release besides; None where that is everything else
 
         def plan(self, data: Any, *, doubts: bool = True) -> SwapPlan: ...
 
     def __init__(self, settings: SwapSettings | None = None, **given: Any) -> None:
         super().__init__(settings, **given)
-        object.__setattr__(self, "steps", self.settings.steps())
+        settings = self.settings
+        steps, match, hold = settings.steps(), settings.matched, settings.hold
+        parts = {
+            "steps": steps,
+            "match": match,
+            "matched": (*match, *(name for step in steps for name in step.matched)),
+            "swap": tuple(settings.swap),
+            "hold": None if hold is None else tuple(hold),
+            "outside": tuple(name for step in steps for name in step.outside),
+        }
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
         check_names(matched=self.matched, swap=self.swap, hold=self.hold)
 
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity, self.steps, self.match, self.swap, self.hold)
-
     # ---- roles
-
-    @cached_property
-    def match(self) -> tuple[str, ...]:
-        return tuple(self.settings.match)
-
-    @cached_property
-    def swap(self) -> tuple[str, ...]:
-        return tuple(self.settings.swap)
-
-    @cached_property
-    def hold(self) -> tuple[str, ...] | None:
-        """Return the variables to release besides, or None where that is everything else."""
-        return None if self.settings.hold is None else tuple(self.settings.hold)
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        """Return all variables that any exchange matches on; they are held."""
-        return (*self.match, *(name for step in self.steps for name in step.matched))
-
-    @cached_property
-    def outside(self) -> tuple[str, ...]:
-        return tuple(name for step in self.steps for name in step.outside)
 
     @property
     def coded_columns(self) -> tuple[str, ...]:
@@ -320,8 +285,10 @@ class Swap(RecordSwap):
 
     # ---- the plan
 
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: PlanOrigin) -> SwapPlan:
-        law, outside = self.swap_law, {*self.outside}
+    def draft(self, data: Microdata, *, doubts: bool) -> SwapPlan:
+        origin = PlanOrigin(self, data)
+        data = self._narrowed(data)
+        roles, law, outside = self._roles(data), self.swap_law, {*self.outside}
         swap = encode(data.households, [name for name in self.swap if name not in outside])
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in roles.hold if name not in (*self.match, *outside)])
@@ -340,8 +307,10 @@ class Swap(RecordSwap):
             specification=self._specification(data, roles, swap_budget(policy, own), untouched=untouched),
             strata=strata.with_shares(law.moved(strata, swap)),
             exposed=exposed,
+            match=self.match,
             hold=roles.hold,
             dropped=roles.dropped,
+            perturbed=self.outside,
             own_loss=own,
             swap=swap,
             coded=strata.coded,
@@ -412,7 +381,8 @@ class Swap(RecordSwap):
             f"the same {' x '.join(self.swap)}, or are alike in everything held, so nothing can be swapped there",
         )
 
-    def _doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
+    def doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
+        data = self._narrowed(data)
         yield from self._empty(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
@@ -434,10 +404,6 @@ class Swap(RecordSwap):
         """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
         yield from empty_promise(plan, plan.expected_change)
 
-    def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
-        """Return for each value of each stratum the share of its records that change it, 0 in strata not live."""
-        return np.where(strata.live[strata.margins.stratum], self.swap_law.changed(strata, swap), 0.0)
-
     def areas_changed(self, plan: SwapPlan) -> Any:
         """Return for each combination of swap values how many records have it and which share is expected to change.
 
@@ -448,7 +414,7 @@ class Swap(RecordSwap):
             raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
         if {*plan.perturbed} & {*self.swap}:
             return None
-        swap, margins, share = plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap)
+        swap, margins, share = plan.swap, plan.strata.margins, plan.shares_changed
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
         changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
         own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
@@ -554,10 +520,6 @@ class Swap(RecordSwap):
         audit_records(bundle, None, found)
 
     # ---- rates, accuracy, small universes
-
-    def loss_curve(self, plan: SwapPlan) -> Curve | None:
-        """Return the loss against the rate, where it is a function of the size of the largest stratum alone."""
-        return self.swap_law.loss_curve(plan.strata)
 
     @property
     def cell_law(self) -> SwapCellLaw | None:

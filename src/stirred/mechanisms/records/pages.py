@@ -269,7 +269,7 @@ def _rate(mechanism: Swap, plan: SwapPlan) -> list[Block]:
         ]
     if nothing_swapped(plan):
         return [f"{NOTHING_SWAPPED} Nothing is promised."]
-    curve = mechanism.loss_curve(plan)
+    curve = mechanism.swap_law.loss_curve(strata)
     if curve is None:
         return _losses(mechanism, plan, size)
     summary = (

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Fact, Plan
 from stirred.mechanisms.records.pages import plan_facts
-from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
+from stirred.mechanisms.records.strata import Shares, Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
 from stirred.spec.exact import Exact
@@ -73,25 +75,19 @@ class FurtherPromise(NamedTuple):
 class RecordPlan(Plan):
     """What a release of records would do to a file whose ``swap`` values are exchanged; ``swap`` are their codes.
 
-    ``coded`` gives each record its match values as a code.
+    ``coded`` gives each record its match values as a code. ``perturbed`` are released columns that something else than
+    the exchange changes too: their counts are not invariant.
     """
 
+    match: tuple[str, ...]
     hold: tuple[str, ...]
+    perturbed: tuple[str, ...]
     swap: Coded = field(repr=False)
     coded: Coded = field(repr=False)
 
     def counted(self, swap: Coded) -> SwapMargins:
         """Return how often each swap value, as coded after any change, occurs with each of the match values."""
         return SwapMargins.of(self.coded.codes, swap.codes, strata=self.coded.count, values=swap.count)
-
-    @cached_property
-    def match(self) -> tuple[str, ...]:
-        return tuple(self.origin.mechanism.match)
-
-    @cached_property
-    def perturbed(self) -> tuple[str, ...]:
-        """Return released columns that something else than the exchange changes too: their counts are not invariant."""
-        return tuple(self.origin.mechanism.outside)
 
     @property
     def has_persons(self) -> bool:
@@ -138,12 +134,19 @@ class SwapPlan(RecordPlan):
         return RecordPlan.counted(self, swap) if self.perturbed else self.strata.margins
 
     @cached_property
+    def shares_changed(self) -> Shares:
+        """Return for each value of each stratum the share of its records that change it, 0 in strata not live."""
+        strata = self.strata
+        changed = self.origin.mechanism.swap_law.changed(strata, self.swap)
+        return np.where(strata.live[strata.margins.stratum], changed, 0.0)
+
+    @cached_property
     def expected_change(self) -> ExpectedChange | None:
         """Return what is expected to change; None where it depends on what is protected."""
         mechanism = self.origin.mechanism
         if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
             return None
-        records, share = self.strata.margins.count, mechanism.changed_where_live(self.strata, self.swap)
+        records, share = self.strata.margins.count, self.shares_changed
         still = int(records[share < _LEAST_SHARE].sum())
         return ExpectedChange(expected=float((records * share).sum()), still=still)
 

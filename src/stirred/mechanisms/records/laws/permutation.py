@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -334,10 +334,6 @@ class PermutationSwap(RatedSwap):
 
     swap_law: PermutationLaw
     settings: PermutationSettings
-
-    @cached_property
-    def match(self) -> tuple[str, ...]:
-        return self.settings.matched
 
     @property
     def rates(self) -> tuple[Mapping[str, Any], ...]:

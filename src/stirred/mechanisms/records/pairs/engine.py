@@ -29,7 +29,6 @@ from stirred.mechanisms.protocol import (
     Fact,
     Mechanism,
     Plan,
-    PlanOrigin,
     Progress,
     Release,
     Section,
@@ -254,18 +253,19 @@ class PairSwap(RecordSwap):
         hold = tuple(name for name in columns if name not in self.swap)
         return Roles(hold=hold, dropped=tuple(dropped), columns=columns)
 
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: PlanOrigin) -> PairPlan:
-        persons = data.persons is not None
+    def draft(self, data: Microdata, *, doubts: bool) -> PairPlan:
+        roles, persons = self._roles(data), data.persons is not None
         return PairPlan(
             specification=self.specification(name=data.name, stage=data.stage, columns=roles.columns, persons=persons),
+            match=self.match,
             hold=roles.hold,
             dropped=roles.dropped,
+            perturbed=self.outside,
             swap=encode(data.households, list(self.swap)),
             coded=encode(data.households, list(dict.fromkeys(self.match))),
-            origin=origin,
         )
 
-    def _doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
+    def doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
         yield from self._telling(data, plan.specification.domain.columns)
         if why := self.swap_law.problem(data).stuck():
