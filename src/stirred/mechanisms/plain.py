@@ -70,13 +70,13 @@ from stirred.mechanisms.protocol import (
     RECORDS,
     Fact,
     Frames,
+    Mechanism,
     Opening,
     Plan,
     Probability,
     Progress,
     Release,
     Settings,
-    SettingsMechanism,
 )
 from stirred.randomness import random_permutation
 from stirred.randomness.entropy import Entropy
@@ -94,7 +94,7 @@ class PlainPlan(Plan):
     facts: tuple[Fact, ...] = ()
 
 
-class PlainMechanism(SettingsMechanism):
+class PlainMechanism(Mechanism):
     """A mechanism that draws values of records, and releases all columns but identifiers, in random order."""
 
     @property

@@ -111,14 +111,19 @@ class Mechanism(ABC):
     single file of records: override what yours knows better, and nothing else.
     """
 
-    __slots__ = ()
-
     name: ClassVar[str]  # in plans and on the command line
     title: ClassVar[str]  # what a report calls it, such as "permutation swapping"
     settings_model: ClassVar[type[Settings]]
 
-    unit: str
-    settings_from: str | None
+    settings: Any  # one of the model: given as it is, or by keyword as a plan has them
+
+    def __init__(self, settings: Any = None, **given: Any) -> None:
+        if settings is None or given:
+            from stirred.mechanisms.registry import settings_for
+
+            # Not dict(settings): a setting may be called `keys`.
+            settings = settings_for(type(self), {**dict(iter(settings or ())), **given}, keep_empty=True)
+        object.__setattr__(self, "settings", settings)
 
     @property
     @abstractmethod
@@ -207,9 +212,34 @@ class Mechanism(ABC):
     # ---- settings
 
     @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+    def of_settings(cls, settings: Any, **others: Any) -> Self:
         """Return the mechanism with these settings; ``others`` are the plan's tables where it releases tables alone."""
-        return cls(**{name: getattr(settings, name) for name in type(settings).model_fields}, **others)
+        return cls(settings, **others)
+
+    def with_settings(self, **changed: Any) -> Self:
+        """Return the same mechanism with some settings changed."""
+        return type(self)(self.settings, **changed)
+
+    @property
+    def unit(self) -> str:
+        """Return what a record is."""
+        return str(self.settings.unit)
+
+    @property
+    def settings_from(self) -> str | None:
+        """Return on what the settings were based."""
+        found: str | None = self.settings.settings_from
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mechanism) and type(self) is type(other) and self.settings == other.settings
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.settings.dumped(exclude_defaults=True).items())
+        return f"{type(self).__name__}({given})"
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -414,47 +444,3 @@ class Mechanism(ABC):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         """Check what public files show where they do not state all settings of the mechanism."""
         found.unchecked.append("the budget, computed anew: this mechanism has no such check")
-
-
-class SettingsMechanism(Mechanism):
-    """A mechanism with its settings as one frozen model, by keyword or as a plan has them: each is declared once."""
-
-    settings: Any
-
-    def __init__(self, settings: Any = None, **given: Any) -> None:
-        if settings is None or given:
-            from stirred.mechanisms.registry import settings_for
-
-            # Not dict(settings): a setting may be called `keys`.
-            settings = settings_for(type(self), {**dict(iter(settings or ())), **given}, keep_empty=True)
-        object.__setattr__(self, "settings", settings)
-
-    @classmethod
-    def of_settings(cls, settings: Any, **others: Any) -> Self:
-        """Return the mechanism with these settings."""
-        return cls(settings, **others)
-
-    def with_settings(self, **changed: Any) -> Self:
-        """Return the same mechanism with some settings changed."""
-        return type(self)(self.settings, **changed)
-
-    @property
-    def unit(self) -> str:  # type: ignore[override]
-        """Return what a record is."""
-        return str(self.settings.unit)
-
-    @property
-    def settings_from(self) -> str | None:  # type: ignore[override]
-        """Return on what the settings were based."""
-        found: str | None = self.settings.settings_from
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SettingsMechanism) and type(self) is type(other) and self.settings == other.settings
-
-    def __hash__(self) -> int:
-        return hash((type(self), repr(self)))
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.settings.dumped(exclude_defaults=True).items())
-        return f"{type(self).__name__}({given})"

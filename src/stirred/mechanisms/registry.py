@@ -240,9 +240,9 @@ def _plain(value: Any) -> Any:
     import polars as pl
     from pydantic import BaseModel
 
-    from stirred.mechanisms.protocol import PublicTable, SettingsMechanism
+    from stirred.mechanisms.protocol import Mechanism, PublicTable
 
-    if isinstance(value, SettingsMechanism):
+    if isinstance(value, Mechanism):
         return {"name": value.name, **value.settings.dumped(mode="python", exclude_defaults=True)}
     if value is None or isinstance(value, str | int | Decimal | BaseModel | PublicTable | pl.DataFrame):
         return value  # parts of settings and public tables are checked as they are

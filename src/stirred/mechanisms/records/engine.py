@@ -33,13 +33,13 @@ from stirred.mechanisms.protocol import (
     Check,
     Exchange,
     Frames,
+    Mechanism,
     Opening,
     PlanOrigin,
     Progress,
     PublicFile,
     Release,
     ReleasedColumns,
-    SettingsMechanism,
     StratumAudit,
     SwapCellLaw,
     Written,
@@ -83,7 +83,7 @@ ASSUMPTIONS: Final = (
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class RecordSwap(SettingsMechanism):
+class RecordSwap(Mechanism):
     """Records of which some exchange their ``swap`` values: the life of a release, whatever decides who exchanges.
 
     Settings are given by keyword, ``PermutationSwap(match=["size"], swap=["county"], rate="1/20")``. ``swap_law`` is
@@ -112,7 +112,7 @@ class RecordSwap(SettingsMechanism):
         engine: ClusterEngine | None = None,
         **given: Any,
     ) -> None:
-        SettingsMechanism.__init__(self, settings, **given)
+        Mechanism.__init__(self, settings, **given)
         for name, value in (("threads", threads), ("engine", engine), ("swap_law", self.settings.law())):
             object.__setattr__(self, name, value)
 
@@ -162,7 +162,7 @@ class RecordSwap(SettingsMechanism):
         microdata, plan, entropy, promised, convert = opening
         drawn = self._swapped(self._narrowed(microdata), replace(plan, specification=promised), entropy, progress)
         file: SwappedFile = drawn["file"]
-        public = Frames(file.tables, convert=convert, files=file.files())
+        public = Frames(file.tables, convert=convert, files=file.files)
         return Release(public=public, specification=promised, internal={"plan": plan, **drawn})
 
     def _swapped(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress | None) -> dict[str, Any]:
@@ -524,7 +524,7 @@ class Swap(RecordSwap):
     @property
     def cell_law(self) -> SwapCellLaw | None:
         moved, law = type(self).number_moved, self.swap_law
-        if moved is None or not law.closed_form:
+        if moved is None or law.protects_moves:
             return None
         rate_of = partial(rate_for, rules=law.rules, default=law.base_rate)
         return SwapCellLaw(match=self.match, swap=self.swap, rate_of=rate_of, moved=moved)

@@ -55,7 +55,7 @@ def verify_swap(
         return (swapped.data if name in plan.perturbed else data).households[name]
 
     begin, taken = 0, written.taken(RECORDS, release)
-    if taken and swapped.agrees("households"):
+    if taken and swapped.agree[RECORDS]():
         begin = order.size
     elif taken:
         raise failed("the households, as written, are not those of the input")
@@ -90,9 +90,9 @@ def verify_swap(
             checks.append(_persons_check(data.persons.height, swapped, release, written))
         if data.persons.height <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
-        elif (agree := swapped.agrees("persons")) is False:
-            raise failed(STRAYED)
-        elif agree:
+        elif PERSONS in swapped.agree:
+            if not swapped.agree[PERSONS]():
+                raise failed(STRAYED)
             checks.append(Check(what=f"{RELINKED}, by a checksum over all of them", cells=data.persons.height))
         else:
             checks.append(not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))

@@ -123,17 +123,12 @@ class SwapLaw(ABC):
 
     @property
     def protects_moves(self) -> bool:
-        """Say whether whom it moves depends on counts that it protects."""
+        """Say whether whom it moves depends on counts that it protects; mean and variance of cells do, too (R18)."""
         return False
 
     def decisive(self, strata: Strata) -> StratumRow | None:
         """Return the stratum that sets the loss, where rates differ; None where there is nothing to say."""
         return None
-
-    @property
-    def closed_form(self) -> bool:
-        """Say whether mean and variance of every swapped cell are known (R18)."""
-        return True
 
     @property
     def stratum_law(self) -> str:

@@ -43,7 +43,6 @@ from stirred.mechanisms.protocol import (
     Progress,
     Release,
     Settings,
-    SettingsMechanism,
     Written,
     failed,
     settings_doubts,
@@ -96,7 +95,7 @@ class TableDraw(NamedTuple):
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class TableMechanism(SettingsMechanism):
+class TableMechanism(Mechanism):
     """A mechanism that publishes tables of declared cells, and no record.
 
     Settings are given by keyword, and are its attributes: ``NoisyTables(rho="1/2", tables=[["county"]])``. ``tables``
@@ -121,7 +120,7 @@ class TableMechanism(SettingsMechanism):
         taken: Sequence[str] = (),
         **given: Any,
     ) -> None:
-        SettingsMechanism.__init__(self, settings, **given)
+        Mechanism.__init__(self, settings, **given)
         named = None if tables is None else as_tables(tables)
         declared = getattr(self.settings, "values", {}) if values is None else values
         for name, value in (("tables", named), ("values", declared), ("taken", taken)):

@@ -160,14 +160,6 @@ class TopDown(Mechanism):
         return [*self.settings.values]
 
     @property
-    def unit(self) -> str:  # type: ignore[override]
-        return self.settings.unit
-
-    @property
-    def settings_from(self) -> str | None:  # type: ignore[override]
-        return self.settings.settings_from
-
-    @property
     def in_words(self) -> str:
         levels = " > ".join(self.design.names)
         measured = " and ".join(

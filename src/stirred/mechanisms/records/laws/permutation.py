@@ -145,10 +145,6 @@ class PermutationLaw(ClassLaw):
         return tuple(dict.fromkeys(name for rule, _ in self.declared for name in rule if name not in self.match))
 
     @property
-    def closed_form(self) -> bool:
-        return not self.followed
-
-    @property
     def by_sizes(self) -> bool:  # type: ignore[override]
         """Say that sizes decide all but where rates follow records, or some are left out."""
         return not self.followed and self.imputed is None
