@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -32,7 +33,6 @@ from stirred.mechanisms.contract.abilities import (
     Exchange,
     NumberMoved,
     Outcome,
-    Rated,
     RedrawLaw,
     RedrawnMoments,
     RedrawnStratum,
@@ -376,10 +376,17 @@ class Mechanism(ABC):
 
     @property
     def areas(self) -> tuple[str, ...]:
-        """Return the variables that are disturbed together, such as the geography: accuracy is shown by them."""
+        """Return the variables that are disturbed together, such as the geography: accuracy is shown by them.
+
+        Released records are grouped by them; inside the groups their order is random.
+        """
         return ()
 
     # ---- accuracy, before and after
+
+    def losses(self, plan: Any, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return the loss that each rate would have for the same file; nothing where no rate changes it."""
+        return []
 
     def setting_in_words(self, epsilon: Exact) -> str:
         """Return the settings in a few words; ``epsilon`` is the loss that they have for a file."""
@@ -422,11 +429,6 @@ class Mechanism(ABC):
         return None
 
     # ---- audits
-
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        """Return the columns by which released records are grouped; inside the groups their order is random."""
-        return ()
 
     def for_sampling(self, plan: Any) -> Any:
         """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""

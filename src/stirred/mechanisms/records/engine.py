@@ -138,10 +138,6 @@ class RecordSwap(Mechanism):
     def areas(self) -> tuple[str, ...]:
         return self.swap
 
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        return self.swap
-
     # ---- the plan
 
     @abstractmethod
@@ -414,7 +410,8 @@ class Swap(RecordSwap):
             raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
         if {*plan.perturbed} & {*self.swap}:
             return None
-        swap, margins, share = plan.swap, plan.strata.margins, plan.shares_changed
+        # The plan may be that of another member, whose invariants are the same.
+        swap, margins, share = plan.swap, plan.strata.margins, self.swap_law.changed_where_live(plan.strata, plan.swap)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
         changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
         own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})

@@ -121,6 +121,10 @@ class SwapLaw(ABC):
         n = strata.records[stratum].astype(np.float64)
         return np.asarray(moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1))
 
+    def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the same, 0 in strata that are not live."""
+        return np.where(strata.live[strata.margins.stratum], self.changed(strata, swap), 0.0)
+
     @property
     def protects_moves(self) -> bool:
         """Say whether whom it moves depends on counts that it protects; mean and variance of cells do, too (R18)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Rated, Section, Table, Typical
+from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Section, Table, Typical
 from stirred.spec.budget import Derived
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact
@@ -296,8 +296,7 @@ def _losses(mechanism: Swap, plan: SwapPlan, size: int) -> list[Block]:
         f"{mechanism.in_words} The largest stratum with something to swap has {size:,} records. "
         f"{_moved_at_length(plan)}"
     )
-    losses = mechanism.losses(plan, _RATES) if isinstance(mechanism, Rated) else []
-    rows = tuple((percent(rate), e.shown()) for rate, e in losses)
+    rows = tuple((percent(rate), e.shown()) for rate, e in mechanism.losses(plan, _RATES))
     policy = plan.specification.budget.policy
     if plan.strata.by_record is not None and isinstance(policy, Derived):
         text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Fact, Plan
 from stirred.mechanisms.records.pages import plan_facts
-from stirred.mechanisms.records.strata import Shares, Strata, StratumRow, SwapMargins
+from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
 from stirred.spec.exact import Exact
@@ -134,19 +132,12 @@ class SwapPlan(RecordPlan):
         return RecordPlan.counted(self, swap) if self.perturbed else self.strata.margins
 
     @cached_property
-    def shares_changed(self) -> Shares:
-        """Return for each value of each stratum the share of its records that change it, 0 in strata not live."""
-        strata = self.strata
-        changed = self.origin.mechanism.swap_law.changed(strata, self.swap)
-        return np.where(strata.live[strata.margins.stratum], changed, 0.0)
-
-    @cached_property
     def expected_change(self) -> ExpectedChange | None:
         """Return what is expected to change; None where it depends on what is protected."""
         mechanism = self.origin.mechanism
         if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
             return None
-        records, share = self.strata.margins.count, self.shares_changed
+        records, share = self.strata.margins.count, mechanism.swap_law.changed_where_live(self.strata, self.swap)
         still = int(records[share < _LEAST_SHARE].sum())
         return ExpectedChange(expected=float((records * share).sum()), still=still)
 
