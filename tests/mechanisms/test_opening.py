@@ -128,7 +128,7 @@ def test_a_changed_copy_of_a_plan_is_never_released(name: str, tmp_path: Path) -
     mechanism, data = given(name, tmp_path)
     plan = mechanism.plan(data)
     accepted = [doubt.name for doubt in plan.doubts if doubt.refuses]
-    assert not plan.changed
+    assert not plan.fault(mechanism, as_microdata(data))
     for each in fields(plan):
         if each.name == "origin":
             continue

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
-from stirred.data.given import as_microdata
+from stirred.data.given import as_microdata, like
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
@@ -40,7 +40,6 @@ from stirred.mechanisms.contract.abilities import (
     SwapCellLaw,
     tunable,
 )
-from stirred.mechanisms.contract.opening import Opening, opened
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
     UNSEARCHED,
@@ -59,6 +58,7 @@ from stirred.mechanisms.contract.release import (
     RECORDS,
     Check,
     Frames,
+    Opening,
     Progress,
     PublicFile,
     Release,
@@ -93,7 +93,8 @@ from stirred.mechanisms.contract.shown import (
     Typical,
 )
 from stirred.randomness.entropy import Entropy
-from stirred.spec.doubts import Doubt
+from stirred.spec.accepted import with_accepted
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.exact import Exact
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
@@ -169,9 +170,26 @@ class Mechanism(ABC):
         """Run the mechanism once, with randomness that has made no release before (``entropy.for_release()``).
 
         A doubt about protection refuses, until ``accept`` names it. ``plan`` is this mechanism's plan for the same
-        data, where it was made before; any other is refused.
+        data, where it was made before; any other is refused. One for sampling has no doubts to refuse, and draws with a
+        seed alone.
         """
-        return self.make_release(opened(self, data, entropy, accept=accept, plan=plan), progress)
+        Entropy.expected(entropy)
+        microdata = as_microdata(data)
+        plan = self.plan(microdata) if plan is None else plan
+        if not isinstance(plan, Plan):
+            problem = f"{plan!r:.60} is not a plan"
+        else:
+            problem = (fault := plan.fault(self, microdata)) and f"the plan {fault}"
+        if problem:
+            remedy = "give what mechanism.plan(data) returns for these data, or leave plan out"
+            raise bad_plan(problem, where="plan", remedy=remedy)
+        tested = entropy.seeded and plan.doubts == (SAMPLED,)
+        accepted = () if tested else refuse_doubts(plan_doubts(plan), accept=accept)
+        check_seeded(plan, seeded=entropy.seeded)
+        entropy = entropy.for_release()
+        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        promised = replace(promised, seeded=entropy.seeded)
+        return self.make_release(Opening(microdata, plan, entropy, promised, like(data)), progress)
 
     @abstractmethod
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:

@@ -163,9 +163,9 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     _check_names([*released, *people], tables)
     if ledger is not None:
         _check_accountable(planned, ledger, others)
-    alone = plan_exposure(mechanism, data, plan)
+    alone = plan_exposure(plan)
     most, set_by = _most_exposed(planned, ledger)
-    exposed = tuple(exposed_doubts(alone, mechanism, data, plan, most=most, set_by=set_by))
+    exposed = tuple(exposed_doubts(alone, plan, most=most, set_by=set_by))
     plan = plan.judged(exposed)  # the release judges by the same rule
     doubts = (
         *plan_doubts(plan),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Codes
@@ -18,7 +19,7 @@ from stirred.data.columns import Columns, ParquetColumns, gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
-from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables, sorted_cells
+from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables
 from stirred.mechanisms.records.plan import RecordPlan, SwapPlan
 from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 
@@ -61,8 +62,10 @@ def verify_swap(
         raise failed("the households, as written, are not those of the input")
     wrong = "the household file, as written, is not what was swapped"
     for found in () if taken else written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
-        if data.persons is not None and not _counts_up(found[str(data.hid)], begin + 1):
-            raise failed("the household ids are not 1, 2, 3, ... in the released order")
+        if data.persons is not None:
+            wanted = pl.int_range(begin + 1, begin + found.height + 1, eager=True)
+            if not found[str(data.hid)].cast(pl.Int64).equals(wanted):
+                raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
         for name in () if isinstance(homes, ParquetColumns) else plan.hold:
             _check_held(held(name), found, rows, written)
@@ -73,7 +76,8 @@ def verify_swap(
     for name in plan.hold if isinstance(homes, ParquetColumns) and not taken else ():
         _check_column(held(name), order, written)
     # The last record of a part is the first of the next.
-    if not all(_is_sorted(swapped.swapped[order[first : first + PART + 1]]) for first in range(0, order.size, PART)):
+    released = (swapped.swapped[order[first : first + PART + 1]] for first in range(0, order.size, PART))
+    if not all((codes[1:] >= codes[:-1]).all() for codes in released):
         raise failed("the released order is not by released values")
     checks = [_margin_check(plan, swapped), *own, *_changed_check(data, plan, swapped)]
     if taken:
@@ -151,18 +155,19 @@ def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, f
     return Check(what=RELINKED, cells=written.height)
 
 
-def _counts_up(ids: pl.Series, first: int) -> bool:
-    return ids.cast(pl.Int64).equals(pl.int_range(first, first + len(ids), eager=True).alias(ids.name))
-
-
 def _is_permutation(order: Rows) -> bool:
     seen = np.zeros(order.size, dtype=np.bool_)
     seen[order] = True
     return bool(seen.all())
 
 
-def _is_sorted(codes: Codes) -> bool:
-    return bool((codes[1:] >= codes[:-1]).all())
+def _sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
+    """Return each record's cell, sorted: two files have the same table exactly if these are equal."""
+    cells = stratum.astype(np.uint64)
+    cells <<= np.uint64(32)
+    cells |= swap
+    cells.sort()
+    return cells
 
 
 def _margin_check(plan: RecordPlan, swapped: SwappedFile) -> Check:
@@ -170,7 +175,7 @@ def _margin_check(plan: RecordPlan, swapped: SwappedFile) -> Check:
     # A record that kept its value is in the same cell before and after: the others must fill the same cells.
     moved = np.flatnonzero(swapped.swap.codes != swapped.swapped).astype(np.uint32)
     strata = plan.coded.codes[moved]
-    before, after = (sorted_cells(strata, codes[moved]) for codes in (swapped.swap.codes, swapped.swapped))
+    before, after = (_sorted_cells(strata, codes[moved]) for codes in (swapped.swap.codes, swapped.swapped))
     if not np.array_equal(before, after):
         raise failed("the match x swap table differs from the input")
     cells = plan.counted(swapped.swap).have.size
