@@ -108,7 +108,7 @@ if TYPE_CHECKING:
 class Mechanism(ABC):
     """A data release mechanism with immutable settings. It never prints, and knows no ledger and no command line.
 
-    First comes what nobody else can know of yours. Everything after it has a default, which suits one that releases a
+    First comes what only your mechanism knows. Everything after it has a default, which suits one that releases a
     single file of records: override what yours knows better, and nothing else.
     """
 

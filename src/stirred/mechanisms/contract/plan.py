@@ -250,7 +250,7 @@ def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
 
 
 def check_seeded(plan: Plan, *, seeded: bool) -> None:
-    """Refuse a release with a promise that includes a test run: whoever knows its seed can undo its protection."""
+    """Refuse a release with a promise that includes a test run: its seed undoes its protection."""
     if plan.specification.seeded and not seeded:
         raise bad_plan(
             "it builds on a test run with a seed, which protects nobody",

@@ -141,7 +141,7 @@ def _exchanged(kernel_of: Callable[[], Kernel], key: _Key, of: int, records: Seq
 class SwappedParts(SwappedFile):
     """The swapped file, whose released tables the cluster has written in parts, with the note of the release."""
 
-    # None for households of whom nobody is a person: parts of both tables cover the same households.
+    # None where no household has a person: parts of both tables cover the same households.
     parts: Mapping[str, Sequence[Path | None]]
 
     def households(self) -> Iterator[pl.DataFrame]:

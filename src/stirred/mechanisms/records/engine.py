@@ -398,7 +398,7 @@ class Swap(RecordSwap):
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
         """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
-        yield from empty_promise(plan, plan.expected_change)
+        yield from empty_promise(plan)
 
     def areas_changed(self, plan: SwapPlan) -> Any:
         """Return for each combination of swap values how many records have it and which share is expected to change.

@@ -1,7 +1,7 @@
 """Read back what was written and check, exactly, that both invariant tables are those of the input.
 
 The permutation that was applied is still known here, so equality of the hold values is checked record
-by record and not by fingerprints; the match x swap table is counted anew on both sides. Two further checks
+by record and not by fingerprints; the match x swap table is counted again on both sides. Two further checks
 go by the written values alone; where the files are too long for them, the list of checks says so.
 """
 
@@ -39,7 +39,7 @@ def verify_swap(
 
     The files must be what was swapped, part by part and to the last value. What was swapped must be
     the input, record by record through the released order, on everything held; and the match x swap
-    table is counted anew on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
+    table is counted again on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
     its household by the written ids; of more, if machines of an engine wrote them, a checksum is. Files that are the
     very files which these machines wrote are compared with the input by the machines, by checksums. ``own`` are the
@@ -216,7 +216,7 @@ def _persons_check(persons: int, swapped: SwappedFile, release: Release, written
     wrong = "persons and households, as written, do not belong together as in the input"
     for found in written.parts(PERSONS, release.public.parts(PERSONS), wrong=wrong):
         rows += found.height
-        # The place of a person is that of its household, looked up anew by the written id.
+        # The place of a person is that of its household, looked up by the written id.
         house = swapped.order[found[str(hid)].cast(pl.Int64).to_numpy() - 1]
         _same_places(found, swapped, house, written, who="persons")
         del found, house  # nothing of a part is kept while the next one is made

@@ -58,7 +58,7 @@ class SwapLaw(ABC):
     __slots__ = ()
 
     name: ClassVar[str]  # as strata.parquet has it
-    rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
+    rests_on: ClassVar[str]  # the result that its promise rests on, with Proposition 4 of the paper
     passes: ClassVar[tuple[str, ...]]  # the modules of ``kernels`` that its draw needs
     # Whether its permutation of the records is drawn by the sizes of the strata alone, whatever the records hold.
     by_sizes: ClassVar[bool] = True

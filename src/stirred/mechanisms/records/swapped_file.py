@@ -104,7 +104,7 @@ class SwappedFile:
     def households(self) -> Iterator[pl.DataFrame]:
         """Yield the released households: held columns in the new order, swap columns from their codes.
 
-        With persons, the household id is issued anew: the position in the released order, which does
+        With persons, the household id is a new one: the position in the released order, which does
         not depend on the input.
         """
         assert self.held is not None

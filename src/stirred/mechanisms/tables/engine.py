@@ -33,13 +33,11 @@ from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
-    UNSEARCHED,
     Check,
     Frames,
     Mechanism,
     Opening,
     Plan,
-    PlanOrigin,
     Progress,
     Release,
     Settings,
@@ -70,16 +68,10 @@ class TablePlan(Plan):
 
     unreleased: ClassVar[str] = "not used"
 
-    specification: Specification
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
     cells: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)  # the declared ones, by table
 
     @property
     def mechanism(self) -> Any:
-        assert self.origin is not None
         return self.origin.mechanism
 
 
