@@ -88,7 +88,7 @@ class RecordSwap(Mechanism):
 
     Settings are given by keyword, ``PermutationSwap(match=["size"], swap=["county"], rate="1/20")``. ``swap_law`` is
     made of them, with exact numbers; its fields, such as ``rate``, are attributes of the swap too.
-    ``dataclasses.replace`` changes single settings.
+    ``with_settings`` changes single ones.
     """
 
     # What changes other columns than the exchanged ones, for those where something does.
@@ -282,7 +282,7 @@ class Swap(RecordSwap):
     # ---- the plan
 
     def draft(self, data: Microdata, *, doubts: bool) -> SwapPlan:
-        origin = PlanOrigin(self, data)
+        origin = PlanOrigin(self, data)  # steps ask it for the file
         data = self._narrowed(data)
         roles, law, outside = self._roles(data), self.swap_law, {*self.outside}
         swap = encode(data.households, [name for name in self.swap if name not in outside])
