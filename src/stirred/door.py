@@ -290,9 +290,9 @@ def _of_frame(
     """Return the plan for a frame, or microdata, in memory."""
     from dataclasses import replace
 
-    from stirred.data.given import as_microdata, like
+    from stirred.data.given import like
     from stirred.data.microdata import Microdata
-    from stirred.mechanisms.protocol import exposed_doubts, plan_doubts, plan_exposure
+    from stirred.mechanisms.protocol import plan_doubts
     from stirred.mechanisms.registry import DEFAULT, mechanism_class
 
     if others := [key for key in settings if key in {*_OF_DATA, *_OF_RELEASE} - {*_OF_FRAMES}]:
@@ -310,12 +310,8 @@ def _of_frame(
         data = replace(data, **of_file)
     made: Any = kind(**given, **({"tables": tables} if tables else {}))
     found = made.plan(data)
-    microdata = as_microdata(data)
-    doubts = plan_doubts(found, settings_from=made.settings_from)
-    if found.origin is None:
-        doubts = (*doubts, *exposed_doubts(plan_exposure(made, microdata, found), made, microdata, found))
     return PlannedRelease(
-        plan=found, mechanism=made, doubts=tuple(doubts), accept=accept, data=data, convert=like(frame)
+        plan=found, mechanism=made, doubts=plan_doubts(found), accept=accept, data=data, convert=like(frame)
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stirred import PermutationSwap
 from stirred.mechanisms.plain import PlainMechanism
-from stirred.mechanisms.protocol import Mechanism, SettingsMechanism
+from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.records.engine import RatedSwap, RecordSwap, Swap
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
 from stirred.mechanisms.records.laws.mallows import MallowsSwap
@@ -55,7 +55,6 @@ TABLES_WITH_NOISE: list[dict[str, Any]] = [
 # Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
 BASES: tuple[type, ...] = (
     Mechanism,
-    SettingsMechanism,
     TableMechanism,
     PlainMechanism,
     Swap,

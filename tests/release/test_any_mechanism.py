@@ -36,7 +36,6 @@ from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import run
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt
 from stirred.spec.exact import ln
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.law import Law
@@ -49,15 +48,9 @@ COLUMNS = ("county", "size", "tenure")
 Patch = pytest.MonkeyPatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CoinPlan(Plan):
-    specification: Specification
-    accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ("hid",)
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        return ()
 
     @property
     def disturbed(self) -> str:
@@ -83,7 +76,7 @@ class Coins(Mechanism):
     def in_words(self) -> str:
         return "Tossing coins: tenure replaced by a fair coin with probability 1/2."
 
-    def plan(self, data: Any, *, doubts: bool = True) -> CoinPlan:
+    def draft(self, data: Any, *, doubts: bool) -> CoinPlan:
         flavor = Flavor(
             domain=Domain(name="homes", dataset="homes", columns=COLUMNS),
             multiverse=Multiverse(invariants=()),

@@ -60,7 +60,7 @@ def test_a_place_that_is_taken_and_a_second_run_refuse_before_anything_is_looked
     def looked(*_: object) -> None:
         raise AssertionError("doubts were looked for")
 
-    monkeypatch.setattr("stirred.mechanisms.records.engine.Swap._doubts", looked)
+    monkeypatch.setattr("stirred.mechanisms.records.engine.Swap.doubts", looked)
     done = stirred("release", "plan.toml", "--quiet", cwd=folder)
     assert (done.returncode, "something is already there" in done.stderr) == (2, True)
     plan.write_text(plan.read_text(encoding="utf-8").replace('"out"', '"again"'), encoding="utf-8")

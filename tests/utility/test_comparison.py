@@ -11,7 +11,7 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.inference.swap_moments import expected_errors
-from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.protocol import Mechanism, Settings
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.report.comparison import comparison_page, rows
 from stirred.utility.comparison import compare_mechanisms
@@ -22,6 +22,8 @@ OURS = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
 
 class Foreign(Mechanism):
     """Promises what our swap does and says nothing else."""
+
+    settings_model = Settings
 
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
         plan = OURS.plan(data, doubts=doubts)

@@ -188,7 +188,7 @@ def _order(data: pl.DataFrame, mechanism: Mechanism | None, found: Findings) -> 
     """Check that rows are grouped by released values and otherwise in random order (docs/theory/conditions.md, 1)."""
     if not data.width:
         return
-    grouped = [] if mechanism is None else [name for name in mechanism.grouped_by if name in data.columns]
+    grouped = [] if mechanism is None else [name for name in mechanism.areas if name in data.columns]
     left = leftover_order(data, first=grouped)
     if not set(grouped) <= set(left.grouped):
         found.bad(

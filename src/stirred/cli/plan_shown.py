@@ -18,7 +18,7 @@ from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
-from stirred.mechanisms.protocol import Rated, doubt_rows, tunable
+from stirred.mechanisms.protocol import doubt_rows, tunable
 from stirred.release.advice import StrongerMember, stronger
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
@@ -212,7 +212,7 @@ def show_plan(
     fit = None if refusal is None else fitting(prepared)
     problems = [*problems_of(prepared.refuse), *(() if refusal is None else refusal.problems)]
     rates, mechanism = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)], prepared.mechanism
-    curve = mechanism.losses(prepared.plan, rates) if isinstance(mechanism, Rated) else []
+    curve = mechanism.losses(prepared.plan, rates)
     target: dict[str, Any] = {}
     if epsilon is not None:
         with placed("--epsilon"):

@@ -59,27 +59,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.protocol import (
     RECORDS,
-    UNSEARCHED,
     Fact,
     Frames,
+    Mechanism,
     Opening,
     Plan,
-    PlanOrigin,
     Probability,
     Progress,
     Release,
     Settings,
-    SettingsMechanism,
 )
 from stirred.randomness import random_permutation
 from stirred.randomness.entropy import Entropy
@@ -93,16 +90,11 @@ __all__ = ["PlainMechanism", "PlainPlan", "Probability", "Settings"]
 class PlainPlan(Plan):
     """The promise, what is disturbed, and the doubts: all that a plan must have."""
 
-    specification: Specification
     disturbed: str
     facts: tuple[Fact, ...] = ()
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
 
 
-class PlainMechanism(SettingsMechanism):
+class PlainMechanism(Mechanism):
     """A mechanism that draws values of records, and releases all columns but identifiers, in random order."""
 
     @property
@@ -126,22 +118,17 @@ class PlainMechanism(SettingsMechanism):
     def check(self, data: Any) -> None:
         """Raise all problems of a file's columns with these settings."""
 
-    def doubts(self, data: Microdata) -> Iterable[Doubt]:
-        """Return what speaks against releasing a file."""
+    def doubts(self, data: Microdata, plan: PlainPlan) -> Iterable[Doubt]:
         return identifier_doubts(data, data.variables, unit=self.unit)
 
-    def plan(self, data: Any, *, doubts: bool = True) -> PlainPlan:
-        """Return the plan."""
-        microdata = as_microdata(data)
-        self.check(microdata)
-        plan = PlainPlan(
-            specification=self.specification(microdata),
+    def draft(self, data: Microdata, *, doubts: bool) -> PlainPlan:
+        self.check(data)
+        return PlainPlan(
+            specification=self.specification(data),
             disturbed=self.disturbed,
             facts=self.facts,
-            dropped=(*microdata.identifiers, *microdata.person_variables),
-            origin=PlanOrigin(self, microdata),
+            dropped=(*data.identifiers, *data.person_variables),
         )
-        return (replace(plan, doubts=tuple(self.doubts(microdata))) if doubts else plan).sealed()
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Draw once, and release the records in random order."""

@@ -14,13 +14,15 @@ able to do besides (swap before tables, a rate that decides its loss, commands o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
+from stirred.data.given import as_microdata, like
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
@@ -31,7 +33,6 @@ from stirred.mechanisms.contract.abilities import (
     Exchange,
     NumberMoved,
     Outcome,
-    Rated,
     RedrawLaw,
     RedrawnCounts,
     RedrawnStratum,
@@ -39,7 +40,6 @@ from stirred.mechanisms.contract.abilities import (
     SwapCellLaw,
     tunable,
 )
-from stirred.mechanisms.contract.opening import Opening, opened
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
     UNSEARCHED,
@@ -58,6 +58,7 @@ from stirred.mechanisms.contract.release import (
     RECORDS,
     Check,
     Frames,
+    Opening,
     Progress,
     PublicFile,
     Release,
@@ -92,6 +93,8 @@ from stirred.mechanisms.contract.shown import (
     Typical,
 )
 from stirred.randomness.entropy import Entropy
+from stirred.spec.accepted import with_accepted
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.exact import Exact
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
@@ -105,18 +108,23 @@ if TYPE_CHECKING:
 class Mechanism(ABC):
     """A data release mechanism with immutable settings. It never prints, and knows no ledger and no command line.
 
-    First comes what nobody else can know of yours. Everything after it has a default, which suits one that releases a
+    First comes what only your mechanism knows. Everything after it has a default, which suits one that releases a
     single file of records: override what yours knows better, and nothing else.
     """
-
-    __slots__ = ()
 
     name: ClassVar[str]  # in plans and on the command line
     title: ClassVar[str]  # what a report calls it, such as "permutation swapping"
     settings_model: ClassVar[type[Settings]]
 
-    unit: str
-    settings_from: str | None
+    settings: Any  # one of the model: given as it is, or by keyword as a plan has them
+
+    def __init__(self, settings: Any = None, **given: Any) -> None:
+        if settings is None or given:
+            from stirred.mechanisms.registry import settings_for
+
+            # Not dict(settings): a setting may be called `keys`.
+            settings = settings_for(type(self), {**dict(iter(settings or ())), **given}, keep_empty=True)
+        object.__setattr__(self, "settings", settings)
 
     @property
     @abstractmethod
@@ -125,15 +133,30 @@ class Mechanism(ABC):
 
     def check(self, data: Any) -> None:
         """Raise all problems of a file's columns with these settings; nothing is computed."""
-        self.plan(data, doubts=False)
+        self.draft(as_microdata(data), doubts=False)
+
+    def plan(self, data: Any, *, doubts: bool = True) -> Any:
+        """Return the plan, with all that speaks against a release; nothing random happens.
+
+        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release.
+        """
+        microdata = as_microdata(data)
+        plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
+        if doubts:
+            found = dict.fromkeys((*settings_doubts(self.settings_from), *self.doubts(microdata, plan)))
+            plan = replace(plan, doubts=tuple(found))
+        return plan.sealed()
 
     @abstractmethod
-    def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return the plan; nothing random happens.
+    def draft(self, data: Microdata, *, doubts: bool) -> Any:
+        """Return what is planned for a file, a ``Plan``; raise all problems with its columns.
 
-        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release. It
-        ends with ``Plan.sealed``, by which a release knows a copy that was changed.
+        ``doubts`` says whether a mechanism that comes before is to be searched for its own.
         """
+
+    def doubts(self, data: Microdata, plan: Any) -> Iterable[Doubt]:
+        """Return what speaks against releasing a file with a plan: the search may look at every column."""
+        return ()
 
     def release(
         self,
@@ -147,9 +170,26 @@ class Mechanism(ABC):
         """Run the mechanism once, with randomness that has made no release before (``entropy.for_release()``).
 
         A doubt about protection refuses, until ``accept`` names it. ``plan`` is this mechanism's plan for the same
-        data, where it was made before; any other is refused.
+        data, where it was made before; any other is refused. One for sampling has no doubts to refuse, and draws with a
+        seed alone.
         """
-        return self.make_release(opened(self, data, entropy, accept=accept, plan=plan), progress)
+        Entropy.expected(entropy)
+        microdata = as_microdata(data)
+        plan = self.plan(microdata) if plan is None else plan
+        if not isinstance(plan, Plan):
+            problem = f"{plan!r:.60} is not a plan"
+        else:
+            problem = (fault := plan.fault(self, microdata)) and f"the plan {fault}"
+        if problem:
+            remedy = "give what mechanism.plan(data) returns for these data, or leave plan out"
+            raise bad_plan(problem, where="plan", remedy=remedy)
+        tested = entropy.seeded and plan.doubts == (SAMPLED,)
+        accepted = () if tested else refuse_doubts(plan_doubts(plan), accept=accept)
+        check_seeded(plan, seeded=entropy.seeded)
+        entropy = entropy.for_release()
+        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        promised = replace(promised, seeded=entropy.seeded)
+        return self.make_release(Opening(microdata, plan, entropy, promised, like(data)), progress)
 
     @abstractmethod
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
@@ -190,9 +230,34 @@ class Mechanism(ABC):
     # ---- settings
 
     @classmethod
-    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+    def of_settings(cls, settings: Any, **others: Any) -> Self:
         """Return the mechanism with these settings; ``others`` are the plan's tables where it releases tables alone."""
-        return cls(**{name: getattr(settings, name) for name in type(settings).model_fields}, **others)
+        return cls(settings, **others)
+
+    def with_settings(self, **changed: Any) -> Self:
+        """Return the same mechanism with some settings changed."""
+        return type(self)(self.settings, **changed)
+
+    @property
+    def unit(self) -> str:
+        """Return what a record is."""
+        return str(self.settings.unit)
+
+    @property
+    def settings_from(self) -> str | None:
+        """Return on what the settings were based."""
+        found: str | None = self.settings.settings_from
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mechanism) and type(self) is type(other) and self.settings == other.settings
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.settings.dumped(exclude_defaults=True).items())
+        return f"{type(self).__name__}({given})"
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -329,10 +394,17 @@ class Mechanism(ABC):
 
     @property
     def areas(self) -> tuple[str, ...]:
-        """Return the variables that are disturbed together, such as the geography: accuracy is shown by them."""
+        """Return the variables that are disturbed together, such as the geography: accuracy is shown by them.
+
+        Released records are grouped by them; inside the groups their order is random.
+        """
         return ()
 
     # ---- accuracy, before and after
+
+    def losses(self, plan: Any, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return the loss that each rate would have for the same file; nothing where no rate changes it."""
+        return []
 
     def setting_in_words(self, epsilon: Exact) -> str:
         """Return the settings in a few words; ``epsilon`` is the loss that they have for a file."""
@@ -376,11 +448,6 @@ class Mechanism(ABC):
 
     # ---- audits
 
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        """Return the columns by which released records are grouped; inside the groups their order is random."""
-        return ()
-
     def for_sampling(self, plan: Any) -> Any:
         """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
         return replace(plan, doubts=(SAMPLED,)).sealed()
@@ -397,47 +464,3 @@ class Mechanism(ABC):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         """Check what public files show where they do not state all settings of the mechanism."""
         found.unchecked.append("the budget, computed anew: this mechanism has no such check")
-
-
-class SettingsMechanism(Mechanism):
-    """A mechanism with its settings as one frozen model, by keyword or as a plan has them: each is declared once."""
-
-    settings: Any
-
-    def __init__(self, settings: Any = None, **given: Any) -> None:
-        if settings is None or given:
-            from stirred.mechanisms.registry import settings_for
-
-            # Not dict(settings): a setting may be called `keys`.
-            settings = settings_for(type(self), {**dict(iter(settings or ())), **given}, keep_empty=True)
-        object.__setattr__(self, "settings", settings)
-
-    @classmethod
-    def of_settings(cls, settings: Any, **others: Any) -> Self:
-        """Return the mechanism with these settings."""
-        return cls(settings, **others)
-
-    def with_settings(self, **changed: Any) -> Self:
-        """Return the same mechanism with some settings changed."""
-        return type(self)(self.settings, **changed)
-
-    @property
-    def unit(self) -> str:  # type: ignore[override]
-        """Return what a record is."""
-        return str(self.settings.unit)
-
-    @property
-    def settings_from(self) -> str | None:  # type: ignore[override]
-        """Return on what the settings were based."""
-        found: str | None = self.settings.settings_from
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SettingsMechanism) and type(self) is type(other) and self.settings == other.settings
-
-    def __hash__(self) -> int:
-        return hash((type(self), repr(self)))
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.settings.dumped(exclude_defaults=True).items())
-        return f"{type(self).__name__}({given})"

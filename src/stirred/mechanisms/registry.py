@@ -98,7 +98,7 @@ def is_installed(name: str) -> bool:
 
 
 def _loaded(name: str) -> Any:
-    """Return the mechanism of another package; refuse one that is none, and name the package."""
+    """Return the mechanism of another package; refuse one that cannot be used, and name the package."""
     try:
         found: Any = _plugged_in()[name].load()
         wanting = [each for each in ("name", "title", "settings_model") if not hasattr(found, each)]
@@ -207,7 +207,7 @@ class PlanWords:
 def settings_for(
     mechanism: str | type[Mechanism], given: Mapping[str, Any], *, words: Any = None, keep_empty: bool = False
 ) -> Any:
-    """Return the settings of a mechanism, checked: everything that is wrong with them is told at once.
+    """Return the settings of a mechanism, checked: everything that is wrong with them is said at once.
 
     They may come from a plan, the command line, or keywords of Python: tuples, fractions and floats are taken as well.
     What is None was not given, nor is an empty list, unless leaving it out means everything, or ``keep_empty`` takes
@@ -249,9 +249,9 @@ def _plain(value: Any) -> Any:
     import polars as pl
     from pydantic import BaseModel
 
-    from stirred.mechanisms.protocol import PublicTable, SettingsMechanism
+    from stirred.mechanisms.protocol import Mechanism, PublicTable
 
-    if isinstance(value, SettingsMechanism):
+    if isinstance(value, Mechanism):
         return {"name": value.name, **value.settings.dumped(mode="python", exclude_defaults=True)}
     if value is None or isinstance(value, str | bytes | int | Decimal | BaseModel | PublicTable | pl.DataFrame):
         return value  # parts of settings and public tables are checked as they are

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from stirred.mechanisms.protocol import Rated, tunable
+from stirred.mechanisms.protocol import tunable
 from stirred.release.ledger import OverLimitError
 from stirred.release.prepared import Prepared
 from stirred.release.run import release_request
@@ -61,7 +61,7 @@ def _allows(prepared: Prepared, epsilon: Fraction) -> bool:
 def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
     """Return the setting whose loss is at most ``epsilon``, as the plan would use it."""
     mechanism, plan = prepared.mechanism, prepared.plan
-    if not isinstance(mechanism, Rated) or not mechanism.losses(plan, [Fraction(1, 2)]):
+    if not mechanism.losses(plan, [Fraction(1, 2)]):
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
         settings = prepared.planned.plan.mechanism.settings.dumped()
         setting = "loss" if settings.get("epsilon") is None else "epsilon"

@@ -163,14 +163,12 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     _check_names([*released, *people], tables)
     if ledger is not None:
         _check_accountable(planned, ledger, others)
-    alone = plan_exposure(mechanism, data, plan)
+    alone = plan_exposure(plan)
     most, set_by = _most_exposed(planned, ledger)
-    exposed = tuple(exposed_doubts(alone, mechanism, data, plan, most=most, set_by=set_by))
-    if plan.origin is not None:  # the release judges by the same rule
-        plan = plan.judged(exposed)
+    exposed = tuple(exposed_doubts(alone, plan, most=most, set_by=set_by))
+    plan = plan.judged(exposed)  # the release judges by the same rule
     doubts = (
-        *plan_doubts(plan, settings_from=mechanism.settings_from),
-        *(() if plan.origin is not None else exposed),
+        *plan_doubts(plan),
         *_of_other_files(ledger, others),
         *of_ledger(specification=plan.specification),
         *earlier_doubts(ledger, (*plan.includes, *plan.given)),

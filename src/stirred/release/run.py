@@ -91,7 +91,7 @@ def make_bundle(
     advance = progress or (lambda stage, done, total: None)
     log.add("drawn")
     # Other doubts are known to the release alone.
-    own = {doubt.name for doubt in plan_doubts(prepared.plan, settings_from=prepared.mechanism.settings_from)}
+    own = {doubt.name for doubt in plan_doubts(prepared.plan)}
     accept = [doubt.name for doubt in prepared.accepted if doubt.name in own]
     mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder.parent / "progress")
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)

@@ -23,7 +23,7 @@ def trial_draw(prepared: Prepared, folder: Path, entropy: Entropy, *, progress: 
     (folder / "internal").mkdir(mode=0o700)
     mechanism = prepared.mechanism.on(LocalEngine()).working_in(folder / "internal", progress=folder / "progress")
     files = prepared.plan.files(mechanism, prepared.data)
-    doubts = plan_doubts(prepared.plan, settings_from=mechanism.settings_from)
+    doubts = plan_doubts(prepared.plan)
     accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)
     promised = prepared.plan.specification

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.plain import PlainMechanism, Probability, Settings
+from stirred.mechanisms.plain import PlainMechanism, PlainPlan, Probability, Settings
 from stirred.mechanisms.protocol import Fact
 from stirred.randomness import Entropy, bernoulli_array, integers_below
 from stirred.spec import INFINITE, PURE, Budget, Domain, InputPremetric, Law, Margin, Multiverse, Specification, ln
@@ -119,9 +119,9 @@ class CoinAnswers(PlainMechanism):
                 remedy="declare every value that may occur",
             )
 
-    def doubts(self, data: Microdata) -> Iterator[Doubt]:
+    def doubts(self, data: Microdata, plan: PlainPlan) -> Iterator[Doubt]:
         """Yield the doubts of any file of records, and one about a coin that always falls on the same side."""
-        yield from PlainMechanism.doubts(self, data)
+        yield from PlainMechanism.doubts(self, data, plan)
         if self.settings.keep in (0, 1):
             yield Doubt(
                 kind="nothing-promised",

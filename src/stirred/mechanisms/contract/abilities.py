@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,17 +34,6 @@ class Exchange(NamedTuple):
     def crosses(self, columns: Collection[str]) -> bool:
         """Say whether a table of these columns crosses exchanged with held ones: the swap changes no other table."""
         return bool({*columns} & {*self.of}) and not {*columns} <= {*self.of, *self.within}
-
-
-@runtime_checkable
-class Rated(Protocol):
-    """A mechanism with a rate, whose loss is known for other rates."""
-
-    rate: Any
-
-    def losses(self, plan: Any, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        """Return the loss that each rate would have for the same file; nothing where no rate changes it."""
-        ...
 
 
 def tunable(mechanism: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Self
 import polars as pl
 
 from stirred.data import exposed
-from stirred.data.given import same_frame
+from stirred.data.given import same_data, same_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import ReleasedTable
@@ -61,37 +61,34 @@ class Fact:
 class PlanOrigin:
     """The mechanism that made a plan, and the data: a release with another of them would not keep its promise.
 
-    ``exposed`` are the doubts about whom the release exposes, where somebody judged that by a policy; None where the
-    default decides. ``seal`` is what the plan held when it was made, and ``frames`` are the tables as they were then:
-    by these a release knows a changed copy, and a file that was changed in place (``Plan.sealed``).
+    ``seal`` is what the plan held when it was made, and ``frames`` are the tables as they were then: by these a release
+    knows a changed copy, and a file that was changed in place (``Plan.sealed``).
     """
 
     mechanism: Any
     data: Any
-    exposed: tuple[Doubt, ...] | None = None
-    seal: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False)
-    frames: tuple[Any, ...] = field(default=(), kw_only=True, repr=False)
+    seal: Mapping[str, Any] | None = field(default=None, repr=False)
+    frames: tuple[Any, ...] = field(default=(), repr=False)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Plan(ABC):
-    """What a mechanism would do to a file: nothing random has happened. A frozen dataclass in practice.
+    """What a mechanism would do to a file: nothing random has happened.
 
-    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
+    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts. ``Mechanism.plan``
+    fills in the doubts and ``origin``, which a release compares. ``accepted`` are the names of the doubts that the
+    specification has among its conditions, ``dropped`` the columns of the input that are not released.
+    ``exposure_doubts`` are those about whom the release exposes, where a policy judged that; by default they are
+    computed.
     """
 
-    __slots__ = ()
-
     specification: Specification
-    accepted: tuple[str, ...]  # names of the doubts that the specification has among its conditions
-    dropped: tuple[str, ...]  # columns of the input that are not released
-    # Who made it for which data, which a release compares: a field ``PlanOrigin | None`` of a plan that keeps it.
-    origin: Any = None
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    exposure_doubts: tuple[Doubt, ...] | None = None
+    origin: Any = field(default=None, repr=False)
     unreleased: ClassVar[str] = "dropped"  # the word for them: of tables, columns are used or not
-
-    @property
-    @abstractmethod
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Return what speaks against a release with this plan; ``(UNSEARCHED,)`` where that was not looked for."""
 
     @property
     @abstractmethod
@@ -136,37 +133,42 @@ class Plan(ABC):
     def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
         """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts."""
         more: dict[str, Any] = {"accepted": accepted} if accepted else {}
-        return replace(self, specification=specification, **more).sealed()  # type: ignore[type-var]
+        return replace(self, specification=specification, **more).sealed()
 
     def judged(self, exposed: tuple[Doubt, ...]) -> Self:
         """Return the same plan with the doubts about whom it exposes, as a policy judges it."""
-        return replace(self, origin=replace(self.origin, exposed=exposed)).sealed()  # type: ignore[type-var]
+        return replace(self, exposure_doubts=exposed).sealed()
 
     def sealed(self) -> Self:
-        """Return the plan with a note of all that it holds: what ``mechanism.plan(data)`` returns, and no changed copy.
-
-        A plan without an origin has no seal; a release makes such a plan again, and compares the promises.
-        """
+        """Return the plan with a note of all that it holds, by which a release knows a changed copy."""
         origin = self.origin
-        if origin is None:
-            return self
-        frames = origin.frames or tuple(map(_as_it_is, (origin.data.households, origin.data.persons)))
-        return replace(self, origin=replace(origin, seal=self._held(), frames=frames))  # type: ignore[type-var]
+        # A clone stays as it is when the other is changed in place; the values are not copied.
+        frames = origin.frames or tuple(
+            frame.clone() if isinstance(frame, pl.DataFrame) else frame
+            for frame in (origin.data.households, origin.data.persons)
+        )
+        return replace(self, origin=replace(origin, seal=self._held(), frames=frames))
 
     def _held(self) -> Mapping[str, Any]:
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "origin"}  # type: ignore[arg-type]
-        known = {"mechanism", "data", "seal", "frames"}  # compared by themselves
-        said = [each.name for each in fields(self.origin) if each.name not in known]
-        return own | {f"origin {name}": getattr(self.origin, name) for name in said}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "origin"}
 
-    @property
-    def changed(self) -> str:
-        """Say what is no longer as it was when the plan was made, by its name; empty where all is."""
-        sealed, origin = self.origin.seal, self.origin
-        held = self._held()
-        other = [name for name in held if name not in sealed or held[name] is not sealed[name]]
-        now = (origin.data.households, origin.data.persons)
-        return ", ".join([*other, *(["data"] if not all(map(same_frame, origin.frames, now)) else [])])
+    def fault(self, mechanism: Any, data: Microdata) -> str:
+        """Say why this is not the plan that a mechanism made for these data; empty where it is, as it was made.
+
+        A release with another one would not keep the promise, or not face the doubts, that the plan states.
+        """
+        origin = self.origin
+        if origin is None or origin.seal is None:
+            return "keeps no note of who made it for which data: Mechanism.plan adds it to what draft returns"
+        if origin.mechanism != mechanism:
+            return "was made for another mechanism, or the same with other settings"
+        if not same_data(origin.data, data):
+            return "was made for other data"
+        held, sealed = self._held(), origin.seal
+        changed = [name for name in held if name not in sealed or held[name] is not sealed[name]]
+        if not all(map(same_frame, origin.frames, (origin.data.households, origin.data.persons))):
+            changed.append("data")
+        return f"is not as it was made: {', '.join(changed)} changed since, in a copy or in place" if changed else ""
 
     @property
     def includes(self) -> Sequence[ReleasedTable]:
@@ -230,15 +232,10 @@ class Plan(ABC):
         ]
 
     def __str__(self) -> str:
-        return rows_text([*self.outcome(), *doubt_rows(plan_doubts(self, settings_from=None))])
+        return rows_text([*self.outcome(), *doubt_rows(plan_doubts(self))])
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def _as_it_is(frame: Any) -> Any:
-    """Return a frame that stays as it is when the other is changed in place; the values are not copied."""
-    return frame.clone() if isinstance(frame, pl.DataFrame) else frame
 
 
 def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
@@ -253,7 +250,7 @@ def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
 
 
 def check_seeded(plan: Plan, *, seeded: bool) -> None:
-    """Refuse a release with a promise that includes a test run: whoever knows its seed can undo its protection."""
+    """Refuse a release with a promise that includes a test run: its seed undoes its protection."""
     if plan.specification.seeded and not seeded:
         raise bad_plan(
             "it builds on a test run with a seed, which protects nobody",
@@ -262,58 +259,48 @@ def check_seeded(plan: Plan, *, seeded: bool) -> None:
         )
 
 
-def plan_doubts(plan: Plan, *, settings_from: str | None) -> tuple[Doubt, ...]:
+def plan_doubts(plan: Plan) -> tuple[Doubt, ...]:
     """Return all doubts about a plan: its own, and those of any mechanism.
 
     The latter are about settings, an infinite loss, earlier releases, and records that are unique on what is published
     unchanged.
     """
+    settings_from = plan.origin.mechanism.settings_from
     doubts = dict.fromkeys((*settings_doubts(settings_from), *plan.doubts, *map(_unrelated, plan.unrelated)))
     if not any(each.final for each in doubts):
-        doubts |= dict.fromkeys(_exposed(plan))
+        judged = plan.exposure_doubts
+        doubts |= dict.fromkeys(exposed_doubts(plan_exposure(plan), plan) if judged is None else judged)
     if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in doubts):
         doubts[nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")] = None
     return (*doubts,)
 
 
-def plan_exposure(mechanism: Any, data: Microdata, plan: Any) -> Uniqueness | None:
+def plan_exposure(plan: Plan) -> Uniqueness | None:
     """Return how many records are unique on what is published exactly; None where they are not counted."""
+    data: Microdata = plan.origin.data
     if not plan.publishes_fixed or not exposed.counted(data):
         return None
     # Who is unique on a column that is dropped is found by no one.
     shown = replace(data, keep_persons=tuple(plan.releases.get("persons", ())))
-    found = exposed.exposure(plan.specification, shown, exchanged=mechanism.areas)
+    found = exposed.exposure(plan.specification, shown, exchanged=plan.origin.mechanism.areas)
     return None if found is None else found[0]
 
 
 def exposed_doubts(
-    found: Uniqueness | None,
-    mechanism: Any,
-    data: Microdata,
-    plan: Any,
-    *,
-    most: Fraction | None = None,
-    set_by: str = "the default",
+    found: Uniqueness | None, plan: Plan, *, most: Fraction | None = None, set_by: str = "the default"
 ) -> Iterator[Doubt]:
     """Yield the doubt about released records that are unique on what is published unchanged.
 
     ``most`` is how large their share may be, and ``set_by`` says who allows it.
     """
+    mechanism = plan.origin.mechanism
     if found is None or {*found.keys} & {*mechanism.areas}:
         return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
-    if not any(file.kind == "records" for file in plan.files(mechanism, data)):
+    if not any(file.kind == "records" for file in plan.files(mechanism, plan.origin.data)):
         return
     most = exposed.MOST_EXPOSED if most is None else most
     if (doubt := exposed.exposed_doubt(found, most=most, set_by=set_by)) is not None:
         yield doubt
-
-
-def _exposed(plan: Plan) -> Sequence[Doubt]:
-    origin = plan.origin
-    if origin is None or origin.exposed is not None:
-        return () if origin is None else tuple(origin.exposed)
-    found = plan_exposure(origin.mechanism, origin.data, plan)
-    return tuple(exposed_doubts(found, origin.mechanism, origin.data, plan))
 
 
 def _unrelated(table: ReleasedTable) -> Doubt:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import polars as pl
 
 from stirred.data.frames import as_read, has_taken, read_frame
+from stirred.data.microdata import Microdata
+from stirred.randomness.entropy import Entropy
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import accepted_among
 from stirred.spec.invariant import Margin
@@ -97,6 +99,19 @@ class Release:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+class Opening(NamedTuple):
+    """What a draw starts from: file, plan, randomness, and the promise with the doubts that were accepted.
+
+    ``convert`` makes a released frame one of the caller's kind.
+    """
+
+    data: Microdata
+    plan: Any
+    entropy: Entropy
+    specification: Specification
+    convert: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

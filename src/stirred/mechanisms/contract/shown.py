@@ -41,7 +41,7 @@ class Bars:
     """Bars in a report, side by side: (group, series, height), with the titles of both axes.
 
     ``stacked`` heights are parts of a whole and stand behind each other. On a ``log`` scale a bar has no length, and
-    dots take their place. A ``note`` about a group stands beside its bar.
+    dots take their place. A ``note`` about a group stands next to its bar.
     """
 
     bars: tuple[tuple[str, str, float], ...]

@@ -63,7 +63,7 @@ def audit_records(bundle: BundleFiles, mechanism: Swap | None, found: Findings) 
 def _audit_invariants(
     bundle: BundleFiles, margins: Sequence[Margin], data: pl.DataFrame, found: Findings
 ) -> str | None:
-    """Count every table of the invariants anew; return the digest of what households hold with their persons."""
+    """Count every table of the invariants again; return the digest of what households hold with their persons."""
     published = bundle.invariants
     if published is None:
         return None
@@ -98,7 +98,7 @@ def _audit_invariants(
 
 
 def _identifiers(data: pl.DataFrame, known: set[str], found: Findings) -> list[str]:
-    """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order."""
+    """Check that a column outside every invariant is a new number: 1, 2, ... in the released order."""
     extra = [name for name in data.columns if name not in known]
     for name in extra:
         column, numbers = data[name], f"1 to {data.height:,}"
@@ -249,7 +249,7 @@ def _microdata(bundle: BundleFiles, data: pl.DataFrame, ids: Sequence[str]) -> M
 
 
 def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Swap, found: Findings) -> None:
-    """Compare the published promise with the one computed anew; every fact that differs is a finding."""
+    """Compare the published promise with the one computed again; every fact that differs is a finding."""
     published = bundle.specification
     differences = [*_differences(bundle, _computed(bundle, again, mechanism))]
     for block, said, other in differences:
@@ -268,7 +268,7 @@ def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Swap, 
 
 
 def _computed(bundle: BundleFiles, again: SwapPlan, mechanism: Swap) -> Specification:
-    """Return the promise computed anew, with what no released file shows: columns that were dropped, stage and name.
+    """Return the promise computed again, with what no released file shows: dropped columns, stage and name.
 
     The stage is that of the plan; without a plan that states one, that of the specification itself is believed.
     """
@@ -369,7 +369,7 @@ def _audit_strata(published: pl.DataFrame, again: pl.DataFrame, match: Sequence[
 
 
 def _audit_by_strata(data: pl.DataFrame, specification: Specification, strata: pl.DataFrame, found: Findings) -> None:
-    """Count the sizes of strata anew, and hold the budget against the list of strata."""
+    """Count the sizes of strata again, and hold the budget against the list of strata."""
     needed = ["stratum_records", "stratum_live", "stratum_rate"]
     match = [name for name in strata.columns if not name.startswith("stratum_")]
     if missing := [name for name in needed if name not in strata.columns]:
@@ -390,22 +390,16 @@ def _audit_by_strata(data: pl.DataFrame, specification: Specification, strata: p
         found.warnings.append(NOTHING_MOVES)
     if not isinstance(policy, PermutationSwapping):
         return
+    sizes = pl.when("stratum_live").then(pl.col("stratum_records").cast(pl.Int64)).otherwise(0)
+    largest: dict[Fraction, int] = {}
     try:
-        listed = _largest_live(strata)
+        for text, size in strata.group_by(pl.col("stratum_rate").cast(pl.String)).agg(sizes.max()).rows():
+            rate = probability(str(text), where="stratum_rate")
+            largest[rate] = max(largest.get(rate, 0), size)
     except StirredError:
         found.bad("stratum_rate is not a rate", where=_STRATA)
         return
-    if {*policy.strata} != listed:
+    if {*policy.strata} != {SwappedStrata(rate=rate, largest_stratum=size) for rate, size in largest.items()}:
         found.bad("its budget is not that of the strata in strata.parquet", where=_SPECIFICATION)
     else:
         found.checks.append("budget: that of the strata in strata.parquet")
-
-
-def _largest_live(strata: pl.DataFrame) -> set[SwappedStrata]:
-    sizes = pl.when("stratum_live").then(pl.col("stratum_records").cast(pl.Int64)).otherwise(0)
-    largest = strata.group_by(pl.col("stratum_rate").cast(pl.String)).agg(sizes.max().alias("size"))
-    rates: dict[Fraction, int] = {}
-    for text, size in largest.rows():
-        rate = probability(str(text), where="stratum_rate")
-        rates[rate] = max(rates.get(rate, 0), size)
-    return {SwappedStrata(rate=rate, largest_stratum=size) for rate, size in rates.items()}

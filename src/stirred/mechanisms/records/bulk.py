@@ -137,26 +137,18 @@ def _exchanged(kernel_of: Callable[[], Kernel], key: _Key, of: int, records: Seq
 # ---- the released records ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SwappedParts(SwappedFile):
     """The swapped file, whose released tables the cluster has written in parts, with the note of the release."""
 
-    # None for households of whom nobody is a person: parts of both tables cover the same households.
+    # None where no household has a person: parts of both tables cover the same households.
     parts: Mapping[str, Sequence[Path | None]]
-    compared: Mapping[str, Callable[[], bool]]
 
     def households(self) -> Iterator[pl.DataFrame]:
-        return _read(self.parts["households"])
+        return _read(self.parts[RECORDS])
 
     def persons(self) -> Iterator[pl.DataFrame]:
-        return _read(self.parts["persons"])
-
-    def files(self) -> dict[str, list[Path]]:
-        names = {"households": RECORDS, "persons": PERSONS}
-        return {names[role]: [path for path in paths if path] for role, paths in self.parts.items()}
-
-    def agrees(self, role: str) -> bool:
-        return self.compared[role]()
+        return _read(self.parts[PERSONS])
 
 
 def _read(paths: Sequence[Path | None]) -> Iterator[pl.DataFrame]:
@@ -196,9 +188,10 @@ def gathered(
         crossed=crossed,
         many_at_a_place=False,
     )
-    parts, compared = {}, {}
+    parts: dict[str, Sequence[Path | None]] = {}
+    agree: dict[str, Callable[[], bool]] = {}
     place = partial(place_rows, cluster, parts=-(-order.size // PART_ROWS))
-    parts["households"], compared["households"] = place(homes, _pieces(cluster, "households"), places)
+    parts[RECORDS], agree[RECORDS] = place(homes, _pieces(cluster, "households"), places)
     if data.persons is not None:
         own, read = data.person_variables, _of_persons(data)
         people = table(
@@ -211,5 +204,6 @@ def gathered(
             many_at_a_place=True,
         )
         places = places[household_rows(data)]
-        parts["persons"], compared["persons"] = place(people, _pieces(cluster, "persons"), places)
-    return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts, compared=compared)
+        parts[PERSONS], agree[PERSONS] = place(people, _pieces(cluster, "persons"), places)
+    files = {name: [path for path in paths if path] for name, paths in parts.items()}
+    return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts, files=files, agree=agree)

@@ -8,7 +8,7 @@ from typing import Final
 
 from stirred.data.codes import Coded
 from stirred.data.record_doubts import similar_values
-from stirred.mechanisms.records.plan import ExpectedChange, SwapPlan
+from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import Strata
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.number_text import percent
@@ -20,7 +20,7 @@ _LEAST_NEW: Final = 10
 
 
 def nothing_moves(why: str) -> Doubt:
-    """Return the doubt about a release that would be a copy of the file; whoever accepts it, that is not swapping."""
+    """Return the doubt about a release that would be a copy of the file; it cannot be accepted."""
     return Doubt(
         kind="nothing-moves",
         what=f"{why}: the file would be published as it is, and nothing protects it",
@@ -36,11 +36,12 @@ def no_bound(when: str) -> Doubt:
     return nothing_promised(what, remedy="choose a rate above 0 and below 1")
 
 
-def empty_promise(plan: SwapPlan, changed: ExpectedChange | None = None) -> Iterator[Doubt]:
+def empty_promise(plan: SwapPlan) -> Iterator[Doubt]:
     """Yield the doubts about a plan that leaves the file, or most of it, as it is, or promises nothing.
 
-    ``changed`` is None where that is protected; then records that move are counted instead, which are more.
+    Where it is protected how many records change, records that move are counted instead, which are more.
     """
+    changed = plan.expected_change
     expected = plan.strata.most_moved if changed is None else changed.expected
     if plan.strata.largest_live is None:
         yield nothing_moves("nothing can be swapped, since no two records could exchange different values")
@@ -51,18 +52,17 @@ def empty_promise(plan: SwapPlan, changed: ExpectedChange | None = None) -> Iter
     else:
         if plan.epsilon.is_infinite:
             yield no_bound("at a rate of 0 or 1")
-        yield from mostly_unmoved(plan, changed)
+        yield from _mostly_unmoved(plan)
 
 
-def mostly_unmoved(plan: SwapPlan, changed: ExpectedChange | None = None) -> Iterator[Doubt]:
+def _mostly_unmoved(plan: SwapPlan) -> Iterator[Doubt]:
     """Yield the doubt about a file of which more than half is published as it is, or nearly certainly so.
 
     That is where nothing can move, where rates are next to 0, and where nearly all records of a stratum have the same
-    swap values: whoever moves there gets the values it had.
+    swap values: a record that moves there gets the values it had.
     """
-    records = int(plan.strata.records.sum())
+    records, moved, changed = int(plan.strata.records.sum()), plan.strata.most_moved, plan.expected_change
     still = plan.strata.unmoved_records if changed is None else changed.still
-    moved = plan.strata.most_moved
     if 2 * still > records:
         share = percent(Fraction(still, records), digits=2)
         what = f"{still:,} of {records:,} records ({share}) get other values with a probability below {LEAST}, or never"

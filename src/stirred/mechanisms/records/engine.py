@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
@@ -30,30 +30,28 @@ from stirred.data.problems import DataError, bad_plan, number
 from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
 from stirred.mechanisms.protocol import (
-    SAMPLED,
     Check,
-    Curve,
     Exchange,
     Frames,
+    Mechanism,
     Opening,
+    PlanOrigin,
     Progress,
     PublicFile,
     Release,
     ReleasedColumns,
-    SettingsMechanism,
     StratumAudit,
     SwapCellLaw,
     Written,
-    settings_doubts,
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
 from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
 from stirred.mechanisms.records.files import record_files, swap_files
 from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
-from stirred.mechanisms.records.plan import SwapOrigin, SwapPlan, swap_budget
+from stirred.mechanisms.records.plan import SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import Shares, Strata, rate_for
+from stirred.mechanisms.records.strata import Strata, rate_for
 from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -85,12 +83,12 @@ ASSUMPTIONS: Final = (
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class RecordSwap(SettingsMechanism):
+class RecordSwap(Mechanism):
     """Records of which some exchange their ``swap`` values: the life of a release, whatever decides who exchanges.
 
     Settings are given by keyword, ``PermutationSwap(match=["size"], swap=["county"], rate="1/20")``. ``swap_law`` is
     made of them, with exact numbers; its fields, such as ``rate``, are attributes of the swap too.
-    ``dataclasses.replace`` changes single settings.
+    ``with_settings`` changes single ones.
     """
 
     # What changes other columns than the exchanged ones, for those where something does.
@@ -100,6 +98,7 @@ class RecordSwap(SettingsMechanism):
         swap_law: Any
         match: tuple[str, ...]
         swap: tuple[str, ...]
+        outside: tuple[str, ...]  # the released variables that no invariant fixes: none for most swaps
 
     settings: Any
     threads: int | None = None
@@ -113,7 +112,7 @@ class RecordSwap(SettingsMechanism):
         engine: ClusterEngine | None = None,
         **given: Any,
     ) -> None:
-        SettingsMechanism.__init__(self, settings, **given)
+        Mechanism.__init__(self, settings, **given)
         for name, value in (("threads", threads), ("engine", engine), ("swap_law", self.settings.law())):
             object.__setattr__(self, name, value)
 
@@ -128,21 +127,15 @@ class RecordSwap(SettingsMechanism):
         raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RecordSwap) and type(self) is type(other) and self._identity == other._identity
+        # By exact numbers, however the settings write them.
+        names = ("swap_law", "unit", "settings_from", "steps", "match", "swap", "hold")
+        return type(self) is type(other) and all(getattr(self, n, None) == getattr(other, n, None) for n in names)
 
     def __hash__(self) -> int:
         return hash((type(self), self.match, self.swap))
 
     @property
-    def _identity(self) -> tuple[Any, ...]:
-        return (self.swap_law, self.unit, self.settings_from)
-
-    @property
     def areas(self) -> tuple[str, ...]:
-        return self.swap
-
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
         return self.swap
 
     # ---- the plan
@@ -151,37 +144,12 @@ class RecordSwap(SettingsMechanism):
     def _roles(self, data: Microdata) -> Roles:
         """Return the roles of a file's columns; raise all problems with them."""
 
-    @abstractmethod
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> Any:
-        """Return the plan for a file whose columns have these roles."""
-
-    @abstractmethod
-    def _doubts(self, data: Microdata, plan: Any) -> Iterator[Doubt]:
-        """Yield everything that speaks against releasing a file with this plan."""
-
     def check(self, data: Any) -> None:
         self._roles(self._narrowed(as_microdata(data)))
 
     def _narrowed(self, data: Microdata) -> Microdata:
         """Return the data with only those person columns that are released."""
         return data
-
-    def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return strata, loss, invariants and doubts for a file; nothing random happens.
-
-        The search for doubts looks at every column of the file. Comparing losses, or planning a file that was released
-        already, does without it.
-        """
-        microdata = as_microdata(data)
-        narrowed = self._narrowed(microdata)
-        plan = self._prepare(narrowed, self._roles(narrowed), origin=SwapOrigin(self, microdata))
-        return self._doubting(plan, self._doubts(narrowed, plan)) if doubts else plan.sealed()
-
-    def _doubting(self, plan: Any, doubts: Iterable[Doubt]) -> Any:
-        return replace(plan, origin=replace(plan.origin, doubts=tuple(doubts))).sealed()
-
-    def for_sampling(self, plan: Any) -> Any:
-        return self._doubting(plan, [SAMPLED])
 
     # ---- the release
 
@@ -190,7 +158,7 @@ class RecordSwap(SettingsMechanism):
         microdata, plan, entropy, promised, convert = opening
         drawn = self._swapped(self._narrowed(microdata), replace(plan, specification=promised), entropy, progress)
         file: SwappedFile = drawn["file"]
-        public = Frames(file.tables, convert=convert, files=file.files())
+        public = Frames(file.tables, convert=convert, files=file.files)
         return Release(public=public, specification=promised, internal={"plan": plan, **drawn})
 
     def _swapped(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress | None) -> dict[str, Any]:
@@ -219,11 +187,6 @@ class RecordSwap(SettingsMechanism):
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> list[PublicFile]:
         return record_files(released, data, swap=self.swap, others=self.outside)
-
-    @property
-    def outside(self) -> tuple[str, ...]:
-        """Return the released variables that no invariant fixes: none for most swaps."""
-        return ()
 
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         from stirred.mechanisms.records.evidence import verify_swap
@@ -255,41 +218,28 @@ class Swap(RecordSwap):
 
     if TYPE_CHECKING:
         steps: tuple[SwapStep, ...]
+        matched: tuple[str, ...]  # all variables that any exchange matches on; they are held
+        hold: tuple[str, ...] | None  # variables to release besides; None where that is everything else
 
         def plan(self, data: Any, *, doubts: bool = True) -> SwapPlan: ...
 
     def __init__(self, settings: SwapSettings | None = None, **given: Any) -> None:
         super().__init__(settings, **given)
-        object.__setattr__(self, "steps", self.settings.steps())
+        settings = self.settings
+        steps, match, hold = settings.steps(), settings.matched, settings.hold
+        parts = {
+            "steps": steps,
+            "match": match,
+            "matched": (*match, *(name for step in steps for name in step.matched)),
+            "swap": tuple(settings.swap),
+            "hold": None if hold is None else tuple(hold),
+            "outside": tuple(name for step in steps for name in step.outside),
+        }
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
         check_names(matched=self.matched, swap=self.swap, hold=self.hold)
 
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        return (*super()._identity, self.steps, self.match, self.swap, self.hold)
-
     # ---- roles
-
-    @cached_property
-    def match(self) -> tuple[str, ...]:
-        return tuple(self.settings.match)
-
-    @cached_property
-    def swap(self) -> tuple[str, ...]:
-        return tuple(self.settings.swap)
-
-    @cached_property
-    def hold(self) -> tuple[str, ...] | None:
-        """Return the variables to release besides, or None where that is everything else."""
-        return None if self.settings.hold is None else tuple(self.settings.hold)
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        """Return all variables that any exchange matches on; they are held."""
-        return (*self.match, *(name for step in self.steps for name in step.matched))
-
-    @cached_property
-    def outside(self) -> tuple[str, ...]:
-        return tuple(name for step in self.steps for name in step.outside)
 
     @property
     def coded_columns(self) -> tuple[str, ...]:
@@ -331,8 +281,10 @@ class Swap(RecordSwap):
 
     # ---- the plan
 
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> SwapPlan:
-        law, outside = self.swap_law, {*self.outside}
+    def draft(self, data: Microdata, *, doubts: bool) -> SwapPlan:
+        origin = PlanOrigin(self, data)  # steps ask it for the file
+        data = self._narrowed(data)
+        roles, law, outside = self._roles(data), self.swap_law, {*self.outside}
         swap = encode(data.households, [name for name in self.swap if name not in outside])
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in roles.hold if name not in (*self.match, *outside)])
@@ -351,8 +303,10 @@ class Swap(RecordSwap):
             specification=self._specification(data, roles, swap_budget(policy, own), untouched=untouched),
             strata=strata.with_shares(law.moved(strata, swap)),
             exposed=exposed,
+            match=self.match,
             hold=roles.hold,
             dropped=roles.dropped,
+            perturbed=self.outside,
             own_loss=own,
             swap=swap,
             coded=strata.coded,
@@ -423,8 +377,8 @@ class Swap(RecordSwap):
             f"the same {' x '.join(self.swap)}, or are alike in everything held, so nothing can be swapped there",
         )
 
-    def _doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
-        yield from settings_doubts(self.settings_from)
+    def doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
+        data = self._narrowed(data)
         yield from self._empty(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
@@ -444,11 +398,7 @@ class Swap(RecordSwap):
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
         """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
-        yield from empty_promise(plan, plan.expected_change)
-
-    def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
-        """Return for each value of each stratum the share of its records that change it, 0 in strata not live."""
-        return np.where(strata.live[strata.margins.stratum], self.swap_law.changed(strata, swap), 0.0)
+        yield from empty_promise(plan)
 
     def areas_changed(self, plan: SwapPlan) -> Any:
         """Return for each combination of swap values how many records have it and which share is expected to change.
@@ -460,7 +410,8 @@ class Swap(RecordSwap):
             raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
         if {*plan.perturbed} & {*self.swap}:
             return None
-        swap, margins, share = plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap)
+        # The plan may be that of another member, whose invariants are the same.
+        swap, margins, share = plan.swap, plan.strata.margins, self.swap_law.changed_where_live(plan.strata, plan.swap)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
         changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
         own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
@@ -567,14 +518,10 @@ class Swap(RecordSwap):
 
     # ---- rates, accuracy, small universes
 
-    def loss_curve(self, plan: SwapPlan) -> Curve | None:
-        """Return the loss against the rate, where it is a function of the size of the largest stratum alone."""
-        return self.swap_law.loss_curve(plan.strata)
-
     @property
     def cell_law(self) -> SwapCellLaw | None:
         moved, law = type(self).number_moved, self.swap_law
-        if moved is None or not law.closed_form:
+        if moved is None or law.protects_moves:
             return None
         rate_of = partial(rate_for, rules=law.rules, default=law.base_rate)
         return SwapCellLaw(match=self.match, swap=self.swap, rate_of=rate_of, moved=moved)

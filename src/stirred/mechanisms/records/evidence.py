@@ -1,7 +1,7 @@
 """Read back what was written and check, exactly, that both invariant tables are those of the input.
 
 The permutation that was applied is still known here, so equality of the hold values is checked record
-by record and not by fingerprints; the match x swap table is counted anew on both sides. Two further checks
+by record and not by fingerprints; the match x swap table is counted again on both sides. Two further checks
 go by the written values alone; where the files are too long for them, the list of checks says so.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Codes
@@ -18,7 +19,7 @@ from stirred.data.columns import Columns, ParquetColumns, gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
-from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables, sorted_cells
+from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables
 from stirred.mechanisms.records.plan import RecordPlan, SwapPlan
 from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 
@@ -38,7 +39,7 @@ def verify_swap(
 
     The files must be what was swapped, part by part and to the last value. What was swapped must be
     the input, record by record through the released order, on everything held; and the match x swap
-    table is counted anew on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
+    table is counted again on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
     its household by the written ids; of more, if machines of an engine wrote them, a checksum is. Files that are the
     very files which these machines wrote are compared with the input by the machines, by checksums. ``own`` are the
@@ -55,14 +56,16 @@ def verify_swap(
         return (swapped.data if name in plan.perturbed else data).households[name]
 
     begin, taken = 0, written.taken(RECORDS, release)
-    if taken and swapped.agrees("households"):
+    if taken and swapped.agree[RECORDS]():
         begin = order.size
     elif taken:
         raise failed("the households, as written, are not those of the input")
     wrong = "the household file, as written, is not what was swapped"
     for found in () if taken else written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
-        if data.persons is not None and not _counts_up(found[str(data.hid)], begin + 1):
-            raise failed("the household ids are not 1, 2, 3, ... in the released order")
+        if data.persons is not None:
+            wanted = pl.int_range(begin + 1, begin + found.height + 1, eager=True)
+            if not found[str(data.hid)].cast(pl.Int64).equals(wanted):
+                raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
         for name in () if isinstance(homes, ParquetColumns) else plan.hold:
             _check_held(held(name), found, rows, written)
@@ -73,7 +76,8 @@ def verify_swap(
     for name in plan.hold if isinstance(homes, ParquetColumns) and not taken else ():
         _check_column(held(name), order, written)
     # The last record of a part is the first of the next.
-    if not all(_is_sorted(swapped.swapped[order[first : first + PART + 1]]) for first in range(0, order.size, PART)):
+    released = (swapped.swapped[order[first : first + PART + 1]] for first in range(0, order.size, PART))
+    if not all((codes[1:] >= codes[:-1]).all() for codes in released):
         raise failed("the released order is not by released values")
     checks = [_margin_check(plan, swapped), *own, *_changed_check(data, plan, swapped)]
     if taken:
@@ -90,9 +94,9 @@ def verify_swap(
             checks.append(_persons_check(data.persons.height, swapped, release, written))
         if data.persons.height <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
-        elif (agree := swapped.agrees("persons")) is False:
-            raise failed(STRAYED)
-        elif agree:
+        elif PERSONS in swapped.agree:
+            if not swapped.agree[PERSONS]():
+                raise failed(STRAYED)
             checks.append(Check(what=f"{RELINKED}, by a checksum over all of them", cells=data.persons.height))
         else:
             checks.append(not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))
@@ -151,18 +155,19 @@ def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, f
     return Check(what=RELINKED, cells=written.height)
 
 
-def _counts_up(ids: pl.Series, first: int) -> bool:
-    return ids.cast(pl.Int64).equals(pl.int_range(first, first + len(ids), eager=True).alias(ids.name))
-
-
 def _is_permutation(order: Rows) -> bool:
     seen = np.zeros(order.size, dtype=np.bool_)
     seen[order] = True
     return bool(seen.all())
 
 
-def _is_sorted(codes: Codes) -> bool:
-    return bool((codes[1:] >= codes[:-1]).all())
+def _sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
+    """Return each record's cell, sorted: two files have the same table exactly if these are equal."""
+    cells = stratum.astype(np.uint64)
+    cells <<= np.uint64(32)
+    cells |= swap
+    cells.sort()
+    return cells
 
 
 def _margin_check(plan: RecordPlan, swapped: SwappedFile) -> Check:
@@ -170,7 +175,7 @@ def _margin_check(plan: RecordPlan, swapped: SwappedFile) -> Check:
     # A record that kept its value is in the same cell before and after: the others must fill the same cells.
     moved = np.flatnonzero(swapped.swap.codes != swapped.swapped).astype(np.uint32)
     strata = plan.coded.codes[moved]
-    before, after = (sorted_cells(strata, codes[moved]) for codes in (swapped.swap.codes, swapped.swapped))
+    before, after = (_sorted_cells(strata, codes[moved]) for codes in (swapped.swap.codes, swapped.swapped))
     if not np.array_equal(before, after):
         raise failed("the match x swap table differs from the input")
     cells = plan.counted(swapped.swap).have.size
@@ -211,7 +216,7 @@ def _persons_check(persons: int, swapped: SwappedFile, release: Release, written
     wrong = "persons and households, as written, do not belong together as in the input"
     for found in written.parts(PERSONS, release.public.parts(PERSONS), wrong=wrong):
         rows += found.height
-        # The place of a person is that of its household, looked up anew by the written id.
+        # The place of a person is that of its household, looked up by the written id.
         house = swapped.order[found[str(hid)].cast(pl.Int64).to_numpy() - 1]
         _same_places(found, swapped, house, written, who="persons")
         del found, house  # nothing of a part is kept while the next one is made

@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Codes, counted
+from stirred.data.codes import counted
 from stirred.data.columns import select
 from stirred.data.frames import ROWS_IN_ONE_FILE
 from stirred.data.held_digest import held_digest
@@ -90,7 +89,9 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
     variables; the persons themselves are in the released files. One more row has, in the place of its
     name, the checksum of the hold table with the persons, and counts them.
     """
-    schema = _schema(data, plan)
+    names = dict.fromkeys((*plan.match, *plan.exact_swap, *plan.exact_hold))
+    types = {name: data.households.schema[name] for name in names}
+    schema = {"table": pl.String(), **types, "count": pl.Int64()}
     tables = fixed_tables(data, plan)
     if CROSSED in tables:
         yield from _crossed(plan, schema)
@@ -98,12 +99,12 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
         return
     levels, held = counted(data.households, list(plan.exact_hold))
     table = _completed(HELD, [*levels.get_columns(), pl.Series("count", held)], schema)
-    digest = _with_persons(data, plan)
-    if digest is None or data.persons is None:
-        yield table
-        return
-    persons = pl.Series("count", [data.persons.height], dtype=pl.Int64)
-    yield pl.concat([table, _completed(digest, [persons], schema)])
+    if data.persons is not None and data.persons.height <= MOST_PERSONS:
+        rows, own = pl.Series(household_rows(data)), select(data.persons, list(plan.releases["persons"]))
+        digest = WITH_PERSONS + held_digest(data.households.select(plan.exact_hold), own, rows)
+        persons = pl.Series("count", [data.persons.height], dtype=pl.Int64)
+        table = pl.concat([table, _completed(digest, [persons], schema)])
+    yield table
 
 
 def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
@@ -129,29 +130,6 @@ def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.Data
         place = swap.decoded(margins.codes[cells])
         columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", margins.have[cells])]
         yield _completed(CROSSED, columns, schema)
-
-
-def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
-    """Return the name of the hold table with persons, which is its checksum, or None if there is none."""
-    if data.persons is None or data.persons.height > MOST_PERSONS:
-        return None
-    rows, own = pl.Series(household_rows(data)), select(data.persons, list(plan.releases["persons"]))
-    return WITH_PERSONS + held_digest(data.households.select(plan.exact_hold), own, rows)
-
-
-def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
-    """Return each record's cell, sorted: two files have the same table exactly if these are equal."""
-    cells = stratum.astype(np.uint64)
-    cells <<= np.uint64(32)
-    cells |= swap
-    cells.sort()
-    return cells
-
-
-def _schema(data: Microdata, plan: SwapPlan) -> dict[str, pl.DataType]:
-    names = dict.fromkeys((*plan.match, *plan.exact_swap, *plan.exact_hold))
-    types = {name: data.households.schema[name] for name in names}
-    return {"table": pl.String(), **types, "count": pl.Int64()}
 
 
 def _completed(table: str, columns: list[pl.Series], schema: dict[str, pl.DataType]) -> pl.DataFrame:

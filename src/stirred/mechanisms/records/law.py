@@ -58,7 +58,7 @@ class SwapLaw(ABC):
     __slots__ = ()
 
     name: ClassVar[str]  # as strata.parquet has it
-    rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
+    rests_on: ClassVar[str]  # the result that its promise rests on, with Proposition 4 of the paper
     passes: ClassVar[tuple[str, ...]]  # the modules of ``kernels`` that its draw needs
     # Whether its permutation of the records is drawn by the sizes of the strata alone, whatever the records hold.
     by_sizes: ClassVar[bool] = True
@@ -121,19 +121,18 @@ class SwapLaw(ABC):
         n = strata.records[stratum].astype(np.float64)
         return np.asarray(moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1))
 
+    def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the same, 0 in strata that are not live."""
+        return np.where(strata.live[strata.margins.stratum], self.changed(strata, swap), 0.0)
+
     @property
     def protects_moves(self) -> bool:
-        """Say whether whom it moves depends on counts that it protects."""
+        """Say whether whom it moves depends on counts that it protects; mean and variance of cells do, too (R18)."""
         return False
 
     def decisive(self, strata: Strata) -> StratumRow | None:
         """Return the stratum that sets the loss, where rates differ; None where there is nothing to say."""
         return None
-
-    @property
-    def closed_form(self) -> bool:
-        """Say whether mean and variance of every swapped cell are known (R18)."""
-        return True
 
     @property
     def stratum_law(self) -> str:

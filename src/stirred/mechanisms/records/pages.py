@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Rated, Section, Table, Typical
+from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Section, Table, Typical
 from stirred.spec.budget import Derived
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact
@@ -45,14 +45,13 @@ def nothing_swapped(plan: SwapPlan) -> bool:
 def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
     """Return the numbers of a plan, and what it says of its strata and of whom it moves."""
     strata, largest, exact = plan.strata, plan.strata.largest_live, plan.exact_loss
-    further = {
-        key: value
-        for each in plan.further
-        for key, value in _loss(each.name, each.specification.budget.realised).items()
-    }
-    live = int(strata.live.sum())
-    return (
-        Fact(values={**further, **_loss("paper_epsilon", plan.paper_epsilon)}),
+    losses = {each.name: each.specification.budget.realised for each in plan.further}
+    losses["paper_epsilon"] = plan.paper_epsilon
+    live, count, decisive = int(strata.live.sum()), strata.exact_records, plan.decisive
+    size = number(largest.records, "record") if largest else "none is live"
+    named = f" ({values})" if largest and (values := _match_values(strata, largest)) else ""
+    found = [
+        Fact(values={key: value for name, loss in losses.items() for key, value in _loss(name, loss).items()}),
         Fact(
             values={
                 "exact_loss": None if exact is None else number_out(exact),
@@ -67,14 +66,29 @@ def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
         ),
         Fact(
             label="largest",
-            sentence=_with_values(strata, largest) if largest else "none is live",
+            sentence=f"{size}{named}",
             values={"largest_live_stratum": largest.records if largest else 0},
         ),
         _moved(plan),
-        *_unchanged(plan),
-        *_decisive(plan),
-        Fact(values={"largest_strata": _listed(strata)}, for_plans=True, confidential=True),
-    )
+    ]
+    if count and plan.perturbed:  # where nothing is, they are listed with what is not protected
+        but = f"in strata with nothing to swap, but for the response on {', '.join(plan.perturbed)}"
+        found.append(Fact(label="unchanged", sentence=f"{number(count, 'record')} {but}"))
+    if decisive is not None:
+        values = _match_values(strata, decisive) or "all records"
+        words = f"{values}: {number(decisive.records, 'record')} at rate {decisive.rates}"
+        found.append(Fact(label="loss set by", sentence=words))
+    listed = [
+        {
+            "match": dict(zip(strata.match, map(str, each.values), strict=True)),
+            "records": each.records,
+            "live": each.live,
+            "rate": str(each.rates),
+            "expected_share_moved": each.share,
+        }
+        for each in strata.largest(_STRATA_LISTED)
+    ]
+    return (*found, Fact(values={"largest_strata": listed}, for_plans=True, confidential=True))
 
 
 def _loss(name: str, loss: Exact) -> dict[str, Any]:
@@ -83,11 +97,6 @@ def _loss(name: str, loss: Exact) -> dict[str, Any]:
 
 def _match_values(strata: Strata, stratum: StratumRow) -> str:
     return ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
-
-
-def _with_values(strata: Strata, stratum: StratumRow) -> str:
-    named = _match_values(strata, stratum)
-    return number(stratum.records, "record") + (f" ({named})" if named else "")
 
 
 def _moved(plan: SwapPlan) -> Fact:
@@ -101,32 +110,6 @@ def _moved(plan: SwapPlan) -> Fact:
     besides = "".join(step.moved_besides for step in plan.origin.mechanism.steps)
     sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{besides}"
     return Fact(label=label, sentence=sentence, values=values)
-
-
-def _unchanged(plan: SwapPlan) -> list[Fact]:
-    """Say which records a swap leaves alone and the response does not; others are listed with what is not protected."""
-    count = plan.strata.exact_records
-    if not count or not plan.perturbed:
-        return []
-    but = f"in strata with nothing to swap, but for the response on {', '.join(plan.perturbed)}"
-    return [Fact(label="unchanged", sentence=f"{number(count, 'record')} {but}")]
-
-
-def _decisive(plan: SwapPlan) -> list[Fact]:
-    """Say which stratum sets the loss, where rates differ."""
-    if (stratum := plan.decisive) is None:
-        return []
-    values = _match_values(plan.strata, stratum) or "all records"
-    sentence = f"{values}: {number(stratum.records, 'record')} at rate {stratum.rates}"
-    return [Fact(label="loss set by", sentence=sentence)]
-
-
-def _listed(strata: Strata) -> list[dict[str, Any]]:
-    return [
-        {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
-         "live": s.live, "rate": str(s.rates), "expected_share_moved": s.share}
-        for s in strata.largest(_STRATA_LISTED)
-    ]  # fmt: skip
 
 
 # ---- what a reader may conclude ---------------------------------------------------------------------------
@@ -269,7 +252,7 @@ def _rate(mechanism: Swap, plan: SwapPlan) -> list[Block]:
         ]
     if nothing_swapped(plan):
         return [f"{NOTHING_SWAPPED} Nothing is promised."]
-    curve = mechanism.loss_curve(plan)
+    curve = mechanism.swap_law.loss_curve(strata)
     if curve is None:
         return _losses(mechanism, plan, size)
     summary = (
@@ -296,8 +279,7 @@ def _losses(mechanism: Swap, plan: SwapPlan, size: int) -> list[Block]:
         f"{mechanism.in_words} The largest stratum with something to swap has {size:,} records. "
         f"{_moved_at_length(plan)}"
     )
-    losses = mechanism.losses(plan, _RATES) if isinstance(mechanism, Rated) else []
-    rows = tuple((percent(rate), e.shown()) for rate, e in losses)
+    rows = tuple((percent(rate), e.shown()) for rate, e in mechanism.losses(plan, _RATES))
     policy = plan.specification.budget.policy
     if plan.strata.by_record is not None and isinstance(policy, Derived):
         text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"

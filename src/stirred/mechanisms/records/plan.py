@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
+from stirred.mechanisms.protocol import Fact, Plan
 from stirred.mechanisms.records.pages import plan_facts
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
-from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
@@ -53,13 +52,6 @@ class ExpectedChange(NamedTuple):
     still: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SwapOrigin(PlanOrigin):
-    """Where a plan comes from, with the doubts that were found: no plan can be had without them."""
-
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-
-
 class FurtherPromise(NamedTuple):
     """What a release promises between files that agree on more, which it neither keeps nor publishes.
 
@@ -81,34 +73,19 @@ class FurtherPromise(NamedTuple):
 class RecordPlan(Plan):
     """What a release of records would do to a file whose ``swap`` values are exchanged; ``swap`` are their codes.
 
-    ``coded`` gives each record its match values as a code. ``accepted`` are the names of the doubts that the
-    specification has among its conditions.
+    ``coded`` gives each record its match values as a code. ``perturbed`` are released columns that something else than
+    the exchange changes too: their counts are not invariant.
     """
 
-    specification: Specification
+    match: tuple[str, ...]
     hold: tuple[str, ...]
-    dropped: tuple[str, ...]
+    perturbed: tuple[str, ...]
     swap: Coded = field(repr=False)
     coded: Coded = field(repr=False)
-    origin: SwapOrigin = field(repr=False)
-    accepted: tuple[str, ...] = ()
 
     def counted(self, swap: Coded) -> SwapMargins:
         """Return how often each swap value, as coded after any change, occurs with each of the match values."""
         return SwapMargins.of(self.coded.codes, swap.codes, strata=self.coded.count, values=swap.count)
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        return self.origin.doubts
-
-    @cached_property
-    def match(self) -> tuple[str, ...]:
-        return tuple(self.origin.mechanism.match)
-
-    @cached_property
-    def perturbed(self) -> tuple[str, ...]:
-        """Return released columns that something else than the exchange changes too: their counts are not invariant."""
-        return tuple(self.origin.mechanism.outside)
 
     @property
     def has_persons(self) -> bool:
@@ -160,7 +137,7 @@ class SwapPlan(RecordPlan):
         mechanism = self.origin.mechanism
         if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
             return None
-        records, share = self.strata.margins.count, mechanism.changed_where_live(self.strata, self.swap)
+        records, share = self.strata.margins.count, mechanism.swap_law.changed_where_live(self.strata, self.swap)
         still = int(records[share < _LEAST_SHARE].sum())
         return ExpectedChange(expected=float((records * share).sum()), still=still)
 

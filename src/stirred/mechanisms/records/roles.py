@@ -49,6 +49,11 @@ class SwapSettings(Settings):
         json_schema_extra={"example": ["tenure"]},
     )
 
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return the variables that exchanging records share."""
+        return tuple(self.match)
+
     @abstractmethod
     def law(self) -> Any:
         """Return the law of the exchanges, with exact numbers; refuse settings that are none."""

@@ -26,7 +26,7 @@ Shares = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# The columns of strata.parquet beside the match values.
+# The columns of strata.parquet after the match values.
 OWN_COLUMNS: Final = (
     *("stratum_records", "stratum_live", "stratum_law", "stratum_rate"),
     "stratum_expected_share_moved",

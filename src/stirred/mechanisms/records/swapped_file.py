@@ -6,9 +6,9 @@ million households at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -58,7 +58,7 @@ def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_] | None) -> pl.
 PART: Final = 2_000_000  # households in one part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SwappedFile:
     """The input, the swapped codes and the released order: confidential, like the input itself."""
 
@@ -69,10 +69,14 @@ class SwappedFile:
     # None where the released tables were made elsewhere.
     held: Packed | None = None
     people: PackedPersons | None = None
-    ends: npt.NDArray[np.int64] = field(init=False, repr=False)
+    # The files that the released tables are in already, by name, and whether their records are those of the input.
+    files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    agree: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ends", np.cumsum(count(self.swapped, groups=self.swap.count)))
+    @cached_property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Return how many records have each released code, or one before it."""
+        return np.cumsum(count(self.swapped, groups=self.swap.count))
 
     @classmethod
     def of(
@@ -100,7 +104,7 @@ class SwappedFile:
     def households(self) -> Iterator[pl.DataFrame]:
         """Yield the released households: held columns in the new order, swap columns from their codes.
 
-        With persons, the household id is issued anew: the position in the released order, which does
+        With persons, the household id is a new one: the position in the released order, which does
         not depend on the input.
         """
         assert self.held is not None
@@ -123,14 +127,6 @@ class SwappedFile:
         for begin in range(0, self.order.size, PART):
             # Nothing of a part is kept while the next one is made.
             yield self._persons_of(self.people, begin)
-
-    def files(self) -> dict[str, list[Path]]:
-        """Return the files that the released tables are in already, by name."""
-        return {}
-
-    def agrees(self, role: str) -> bool | None:
-        """Say whether records that were brought together elsewhere are those of the input; None where that was here."""
-        return None
 
     def _persons_of(self, people: PackedPersons, begin: int) -> pl.DataFrame:
         rows = self.order[begin : begin + PART]

@@ -23,7 +23,6 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.frames import as_read, read_frame, write_frame
-from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
@@ -34,17 +33,14 @@ from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
-    UNSEARCHED,
     Check,
     Frames,
     Mechanism,
     Opening,
     Plan,
-    PlanOrigin,
     Progress,
     Release,
     Settings,
-    SettingsMechanism,
     Written,
     confidence_of,
     failed,
@@ -81,21 +77,15 @@ class TablePlan(Plan):
 
     unreleased: ClassVar[str] = "not used"
 
-    specification: Specification
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
     cells: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)  # the declared ones, by table
 
     @property
     def mechanism(self) -> Any:
-        assert self.origin is not None
         return self.origin.mechanism
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class TableMechanism(SettingsMechanism):
+class TableMechanism(Mechanism):
     """A mechanism that publishes tables of declared cells, and no record.
 
     Settings are given by keyword, and are its attributes: ``NoisyTables(rho="1/2", tables=[["county"]])``. ``tables``
@@ -125,7 +115,7 @@ class TableMechanism(SettingsMechanism):
         if settings is not None and not isinstance(settings, Settings):
             what, remedy = f"{settings!r:.60} is not a model of settings", "give settings by keyword: rho=1"
             raise bad_plan(what, where="settings", remedy=remedy)
-        SettingsMechanism.__init__(self, settings, **given)
+        Mechanism.__init__(self, settings, **given)
         named = None if tables is None else as_tables(tables)
         declared = getattr(self.settings, "values", {}) if values is None else values
         if not isinstance(declared, Mapping) or any(not isinstance(own, Iterable) for own in declared.values()):
@@ -232,10 +222,8 @@ class TableMechanism(SettingsMechanism):
         yield from repeated_ids(data, unit=self.unit)
 
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        microdata = as_microdata(data)
-        self.check(microdata)
-        plan = replace(self.draft(microdata, doubts=doubts), origin=PlanOrigin(self, microdata))
-        return (replace(plan, doubts=tuple(self.doubts(microdata, plan))) if doubts else plan).sealed()
+        self.check(data)
+        return super().plan(data, doubts=doubts)
 
     # ---- the release
 

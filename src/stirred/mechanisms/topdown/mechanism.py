@@ -30,15 +30,14 @@ from stirred.mechanisms.protocol import (
     UNSEARCHED,
     Check,
     Frames,
+    Mechanism,
     Opening,
-    PlanOrigin,
     Progress,
     PublicFile,
     Release,
     ReleasedColumns,
     Section,
     Settings,
-    SettingsMechanism,
     Typical,
     Written,
     settings_doubts,
@@ -97,7 +96,7 @@ KEPT_HOMES: Final = "every {unit} has a record, occupied or not"
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class TopDown(SettingsMechanism):
+class TopDown(Mechanism):
     """Counts of persons over a hierarchy of areas, each with discrete Gaussian noise, by a budget file.
 
     Settings are given by keyword, as a plan has them. What ``totals`` and ``facilities`` name is published exactly, and
@@ -265,23 +264,24 @@ class TopDown(SettingsMechanism):
     def check(self, data: Any) -> None:
         check_columns(self.design, as_microdata(data))
 
-    def plan(self, data: Any, *, doubts: bool = True) -> TopDownPlan:
-        microdata = as_microdata(data)
-        check_columns(self.design, microdata)
-        spine, read_off = spine_of(self.design, microdata, self.area_list)
-        parts = populations(self.design, microdata, spine)
-        own = self.specification(name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation)
+    def doubts(self, data: Microdata, plan: TopDownPlan) -> tuple[Doubt, ...]:
+        return plan.doubts
+
+    def draft(self, data: Microdata, *, doubts: bool) -> TopDownPlan:
+        check_columns(self.design, data)
+        spine, read_off = spine_of(self.design, data, self.area_list)
+        parts = populations(self.design, data, spine)
+        own = self.specification(name=data.name, stage=data.stage, post_imputation=data.post_imputation)
         return TopDownPlan(
-            origin=PlanOrigin(self, microdata),
             specification=with_earlier(own, self.design.earlier),
             own=own,
-            doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
-            dropped=columns_beside(microdata, {name for names in self.design.columns for name in names}),
+            doubts=tuple(self._doubts(data, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
+            dropped=columns_beside(data, {name for names in self.design.columns for name in names}),
             design=self.design,
             spine=spine,
-            one_file=microdata.persons is None,
+            one_file=data.persons is None,
             parts=tuple(parts),
-        ).sealed()
+        )
 
     def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Population], *, read_off: bool) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable
+from stirred.mechanisms.protocol import Fact, Grid, Plan, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
 from stirred.mechanisms.topdown.measure import Population
@@ -23,11 +23,6 @@ from stirred.spec.specification import Specification
 class TopDownPlan(Plan):
     """What would be measured; nothing random has happened."""
 
-    specification: Specification
-    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
-    accepted: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    origin: PlanOrigin | None = field(default=None, repr=False)
     unreleased: ClassVar[str] = "not used"
     design: TopDownDesign
     spine: Spine

@@ -296,8 +296,7 @@ def test_machines_that_were_misled_about_places_are_found_out(tmp_path: Path, mo
     file = member.release(
         data, Entropy.from_seed("misled"), plan=member.for_sampling(member.plan(data, doubts=False))
     ).internal["file"]
-    assert not file.agrees("households")
-    assert not file.agrees("persons")
+    assert [file.agree[name]() for name in ("data", "persons")] == [False, False]
 
 
 class Forgetful(Elsewhere):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
@@ -143,10 +143,6 @@ class PermutationLaw(ClassLaw):
     def followed(self) -> tuple[str, ...]:
         """Return the variables besides match that rates depend on: inside a stratum they differ (R8)."""
         return tuple(dict.fromkeys(name for rule, _ in self.declared for name in rule if name not in self.match))
-
-    @property
-    def closed_form(self) -> bool:
-        return not self.followed
 
     @property
     def by_sizes(self) -> bool:  # type: ignore[override]
@@ -342,10 +338,6 @@ class PermutationSwap(RatedSwap):
 
     swap_law: PermutationLaw
     settings: PermutationSettings
-
-    @cached_property
-    def match(self) -> tuple[str, ...]:
-        return self.settings.matched
 
     @property
     def rates(self) -> tuple[Mapping[str, Any], ...]:

@@ -34,13 +34,12 @@ from stirred.mechanisms.protocol import (
     Section,
     Written,
     failed,
-    settings_doubts,
 )
 from stirred.mechanisms.records.doubts import nothing_moves
 from stirred.mechanisms.records.engine import RecordSwap, Values
 from stirred.mechanisms.records.laws.counting import psa_weights
 from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows, law_of
-from stirred.mechanisms.records.plan import RecordPlan, SwapOrigin
+from stirred.mechanisms.records.plan import RecordPlan
 from stirred.mechanisms.records.roles import Roles
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -136,7 +135,7 @@ class PairLaw(ABC):
         return remedy.replace(KEEP, "let [[prepare]] drop")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PairPlan(RecordPlan):
     """The plan of a swap of pairs."""
 
@@ -244,19 +243,19 @@ class PairSwap(RecordSwap):
         hold = tuple(name for name in columns if name not in self.swap)
         return Roles(hold=hold, dropped=tuple(dropped), columns=columns)
 
-    def _prepare(self, data: Microdata, roles: Roles, *, origin: SwapOrigin) -> PairPlan:
-        persons = data.persons is not None
+    def draft(self, data: Microdata, *, doubts: bool) -> PairPlan:
+        roles, persons = self._roles(data), data.persons is not None
         return PairPlan(
             specification=self.specification(name=data.name, stage=data.stage, columns=roles.columns, persons=persons),
+            match=self.match,
             hold=roles.hold,
             dropped=roles.dropped,
+            perturbed=self.outside,
             swap=encode(data.households, list(self.swap)),
             coded=encode(data.households, list(dict.fromkeys(self.match))),
-            origin=origin,
         )
 
-    def _doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
-        yield from settings_doubts(self.settings_from)
+    def doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
         yield from self._telling(data, plan.specification.domain.columns)
         if why := self.swap_law.problem(data).stuck():

@@ -229,7 +229,7 @@ def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap
     yield from identifying_columns(data, swap.match)
     for name in swap.match:
         yield from similar_values(name, data.households[name].unique())
-    found = plan_exposure(mechanism, data, plan)
+    found = plan_exposure(plan)
     if found is not None and (doubt := exposed_doubt(found, most=exposed.MOST_EXPOSED, set_by="the default")):
         yield doubt
 
