@@ -15,6 +15,7 @@ import pytest
 from stirred import Entropy
 from stirred.data.given import as_microdata
 from stirred.data.problems import PlanError
+from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.mechanisms import registry
 from stirred.mechanisms.plain import PlainMechanism, Settings
 from stirred.mechanisms.protocol import Mechanism
@@ -203,3 +204,30 @@ def test_a_plan_without_a_note_of_who_made_it_is_not_released() -> None:
     for plan in (None, mechanism.plan(people), mechanism.plan(people, doubts=False)):
         with pytest.raises(PlanError, match="keeps no note of who made it for which data"):
             mechanism.release(people, Entropy.from_os(), plan=plan)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_no_plan_states_another_loss_than_its_mechanism(name: str, tmp_path: Path) -> None:
+    """The public way to say a promise more fully sealed any loss: 0.001 was released for 11.1."""
+    mechanism, data = given(name, tmp_path)
+    plan = mechanism.plan(data)
+    with pytest.raises(PlanError, match="and this states"):
+        plan.promising(plan.specification.with_budget("1/1000"))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_settings_of_a_mechanism_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    mechanism, _ = given(name, tmp_path)
+    foreign = ForeignMechanism(loss="1")
+    for one in (mechanism, foreign):
+        with pytest.raises(AttributeError):
+            one.settings = one.settings
+
+
+def test_tables_that_were_given_as_frames_are_compared_by_their_rows() -> None:
+    """Mechanisms with other tables were equal, and one released by the plan of the other."""
+    table = pl.DataFrame({"a": ["1", None], "b": ["x", "y"]})
+    assert PublicTable.of(table) == PublicTable.of(table.clone())
+    assert PublicTable.of(table) != PublicTable.of(table.with_columns(b=pl.lit("x")))
+    assert PublicTable.of(table) != PublicTable.of(table.with_columns(a=pl.lit("1")))
+    assert ReleasedTable.of(table) != ReleasedTable.of(table.rename({"a": "c"}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ class PublicTable:
     file: str
     sha256: str = ""
     frame: pl.DataFrame | None = field(default=None, compare=False, repr=False)
+    rows: str = field(default="", repr=False)  # of a table that was given as a frame: a checksum of what is in it
 
     @classmethod
     def of(cls, given: Any) -> Any:
@@ -41,7 +43,10 @@ class PublicTable:
             return cls(given)
         if isinstance(given, Mapping):
             return cls(str(given.get("file", "")), str(given.get("sha256", "")))
-        return cls("given", frame=given.cast(pl.String)) if isinstance(given, pl.DataFrame) else given
+        if not isinstance(given, pl.DataFrame):
+            return given
+        text = given.cast(pl.String)
+        return cls("given", frame=text, rows=hashlib.sha256(text.write_json().encode()).hexdigest())
 
     def read(self, folder: Path) -> Self:
         """Return the table with its rows and its checksum."""
@@ -80,6 +85,7 @@ class ReleasedTable(PublicTable):
             table.file,
             table.sha256,
             table.frame,
+            table.rows,
             title=str(kept.get("title", "")),
             release=str(kept.get("release", "")),
             promise=None if stated is None else from_document(stated, source=f"{table.file} specification"),

@@ -126,6 +126,12 @@ class Mechanism(ABC):
             settings = settings_for(type(self), {**dict(iter(settings or ())), **given}, keep_empty=True)
         object.__setattr__(self, "settings", settings)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A plan knows its mechanism by these; built-in mechanisms are frozen as a whole.
+        if name == "settings":
+            raise AttributeError("settings stay as they are: with_settings(...) returns a mechanism with others")
+        object.__setattr__(self, name, value)
+
     @property
     @abstractmethod
     def in_words(self) -> str:

@@ -131,7 +131,14 @@ class Plan(ABC):
         return None
 
     def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
-        """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts."""
+        """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts.
+
+        Its loss, and how that is measured, are those of the mechanism.
+        """
+        own = self.specification
+        if (specification.budget, specification.output_premetric) != (own.budget, own.output_premetric):
+            what = f"the plan loses {own.budget_text}, and this states {specification.budget_text}"
+            raise bad_plan(what, where="specification", remedy="change the settings of the mechanism, and plan again")
         more: dict[str, Any] = {"accepted": accepted} if accepted else {}
         return replace(self, specification=specification, **more).sealed()
 
