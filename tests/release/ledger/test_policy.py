@@ -29,6 +29,7 @@ from stirred.spec import (
     approximate,
     catalogue,
 )
+from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
 from stirred.spec.convert_output import group_delta, pure_to_rho2, zcdp_to_epsilon
 from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
@@ -149,6 +150,7 @@ NOT_SHOWN: dict[str, tuple[Invariant, ...]] = {
     "one margin by level": (Margin(of="person", level="state"),),
     "households": (Margin(of="household"),),
     "margins of households": tuple(Margin(of="household", variables=(own,)) for own in ("x", "y")),
+    "margins that share nothing": (Margin(of="person", variables=("x",)), Margin(of="person", variables=("y",))),
     "one of each": (BY_X, Margin(of="household", variables=("y",))),
 }
 
@@ -196,6 +198,15 @@ def test_two_tables_show_no_more_than_two() -> None:
     said = two_apart(BY_X, BY_Y)
     further = said.with_flavor(multiverse=replace(said.multiverse, nearest=1000))
     assert as_proven(further) == as_proven(said) == said
+
+
+def test_a_swap_without_match_variables_is_known_by_its_loss_or_its_columns() -> None:
+    """Its tables share nothing. Two single margins without any columns may leave the age of a person free."""
+    apart = two_apart(*(Margin(of="person", variables=(own,)) for own in ("x", "y")))
+    strata = (SwappedStrata(rate=Fraction(1, 10), largest_stratum=10),)
+    swapped = apart.with_budget(Budget(policy=PermutationSwapping(strata=strata)))
+    listed = apart.with_flavor(domain=replace(apart.domain, columns=("x", "y")))
+    assert [as_proven(one).multiverse.nearest for one in (apart, swapped, listed)] == [1, 2, 2]
 
 
 def test_persons_inside_households_must_be_held_as_a_whole() -> None:

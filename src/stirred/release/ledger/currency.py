@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from stirred.spec.budget import PermutationSwapping
 from stirred.spec.compose import UnitFactor, added, alike, reach
 from stirred.spec.convert import change_distance, change_unit, to_neighbours
 from stirred.spec.derivation import Derivation
@@ -117,7 +118,10 @@ def as_proven(specification: Specification) -> Specification:
     """Return a specification without a stated distance of the nearest files that its margins do not show."""
     multiverse, premetric = specification.multiverse, specification.input_premetric
     margins = [each for each in multiverse.invariants if isinstance(each, Margin) and each.of == premetric.unit]
-    shown = premetric.name in ("d_HamS", "d_Ham") and multiverse.keeps_each(premetric.unit, specification.domain)
+    of_swap = isinstance(specification.budget.policy, PermutationSwapping)
+    shown = premetric.name in ("d_HamS", "d_Ham") and multiverse.keeps_each(
+        premetric.unit, specification.domain, of_swap=of_swap
+    )
     # Any margin fixes the number of records: one that is added comes with one that is removed.
     shown = shown or (premetric.name in ("d_SymDiff", "d_InsDel") and bool(margins))
     nearest = min(multiverse.nearest, KNOWN_APART if shown else 1)
@@ -167,7 +171,7 @@ def _beside_deltas(
         replace(part, derivation=part.derivation.then(to_neighbours(part.derivation.specification, within=within)))
         for part in own
     ]
-    spent = sum(part.times * part.output.delta for part in near)
+    spent = sum((part.times * part.output.delta for part in near), Fraction(0))
     _check_delta(spent, wanted, others=True)
     rest = _approximate(others, approximate(wanted.delta - spent), within=within)
     name = ", ".join(part.name for part in others)

@@ -304,6 +304,7 @@ def _limit_problems(
             f". That the compared files are at least {own.multiverse.nearest} apart "
             f"({own.multiverse.nearest_because}) does not count: no two tables of {plural(own.input_premetric.unit)} "
             "among what is held fixed show that none can change alone"
+            f"{'' if own.domain.columns else '; list the columns that the release looks at in its domain'}"
         )
     remedy = f"{left(limit, before)}; release with a smaller loss, or derive from what is released"
     return [Problem(what=what, where=_place(limit), remedy=remedy)]
