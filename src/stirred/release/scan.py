@@ -158,7 +158,8 @@ def _other_version(version: str) -> Doubt:
         kind="other-version",
         what=f"its manifest names another version of stirred ({version[:20]!a}, and this is {__version__}): not all "
         "sentences of its pages, assumptions and theorems are compared",
-        remedy="publish it with that version, or read README.md, specification.md and report.html first",
+        remedy="publish it with that version, or read README.md, specification.md and report.html first and answer for "
+        "them with --accept (what its plan accepts does not count here)",
     )
 
 
