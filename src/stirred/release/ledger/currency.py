@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ from stirred.spec.given_numbers import fraction
 from stirred.spec.invariant import Margin
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
-from stirred.spec.problems import StirredError, refused, wrong
+from stirred.spec.problems import ConversionRefusedError, StirredError, refused, wrong
 from stirred.spec.specification import Specification
 
 KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
@@ -151,9 +152,12 @@ def _approximate(parts: Sequence[_Part], wanted: OutputPremetric, *, within: int
     """
     own = [part for part in parts if part.output.delta]
     others = [part for part in parts if not part.output.delta]
-    if own and {part.output.name for part in others} - {"D_Mult"}:
+    if own and any(part.output.name != "D_Mult" for part in others):
         return _beside_deltas(own, others, wanted, within=within)
     bounds = []
+    if own and others:  # what they cost together where a further release needs a part of the delta
+        with suppress(ConversionRefusedError):  # nothing is left of it, and pure losses need none
+            bounds.append(_beside_deltas(own, others, wanted, within=within))
     for output in _sums([part.derivation.specification for part in parts]):
         together = _added(parts, output)
         _check_delta(together.specification.output_premetric.delta, wanted)
