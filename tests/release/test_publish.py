@@ -577,8 +577,63 @@ def test_the_script_of_another_version_is_not_published(bundle: Path, tmp_path: 
     text("report.html", lambda page: page.replace("</script>", "// East 41</script>"))(bundle)
     told(stirred="0.0.9")(bundle)
     retell(bundle)
-    publish(bundle, tmp_path / "out")
+    publish(bundle, tmp_path / "out", accept=["other-version"])
     assert (tmp_path / "out" / "report.html").read_text() == (tmp_path / "right" / "report.html").read_text()
+
+
+def test_pages_of_another_version_are_published_only_if_a_person_answers_for_them(bundle: Path, capsys: Out) -> None:
+    """The version in the manifest is a word of whoever wrote it, and so is what the release accepted."""
+    plan = manifest(bundle)["plan"]
+    plan["release"]["accept"] = ["other-version"]
+    told(stirred="0.0.9", plan=plan)(bundle)
+    retell(bundle)
+    assert "accept it: --accept other-version" in refusal(bundle, capsys)
+
+
+def test_what_holds_alone_is_something_that_the_specification_states(bundle: Path, capsys: Out) -> None:
+    specified(lambda document: document.update(alone=["East 41"]))(bundle)
+    told(stirred="0.0.9")(bundle)
+    retell(bundle)
+    said = refusal(bundle, capsys, "--accept", "other-version")
+    assert "it marks as true of this release alone what it does not state" in said
+
+
+def test_parts_after_the_first_have_no_notes_of_their_own(bundle: Path, capsys: Out) -> None:
+    path = bundle / "public" / "data.parquet"
+    rows, notes = (
+        pl.read_parquet(path),
+        {"stirred.specification": pl.read_parquet_metadata(path)["stirred.specification"]},
+    )
+    path.unlink()
+    path.mkdir()
+    rows[:60].write_parquet(path / "part-00000.parquet", metadata=notes)
+    rows[60:].write_parquet(path / "part-00001.parquet", metadata={**notes, "stirred.seeded": "East 41"})
+    retell(bundle)
+    assert "public/data.parquet" in refusal(bundle, capsys)
+
+
+def test_an_enumeration_is_published_as_the_texts_that_rows_have(bundle: Path, tmp_path: Path) -> None:
+    publish(bundle, tmp_path / "right")
+    for name in ("strata.parquet", "invariants.parquet"):
+        frame(name, enumerated)(bundle)
+    retell(bundle)
+    publish(bundle, tmp_path / "out")
+    for name in ("strata.parquet", "invariants.parquet"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "right" / name).read_bytes(), name
+
+
+def enumerated(rows: pl.DataFrame) -> pl.DataFrame:
+    texts = [column for column in rows.get_columns() if column.dtype == pl.String]
+    assert texts
+    return rows.with_columns(column.cast(pl.Enum(sorted({*column.drop_nulls(), "East 41"}))) for column in texts)
+
+
+def test_a_type_with_words_of_its_own_is_not_published(bundle: Path, capsys: Out) -> None:
+    frame(
+        "strata.parquet", lambda rows: rows.with_columns(pl.struct(pl.first().alias("East 41")).alias(rows.columns[0]))
+    )(bundle)
+    retell(bundle)
+    assert "is of a type that `stirred` does not write" in refusal(bundle, capsys)
 
 
 def backwards(rows: pl.DataFrame) -> pl.DataFrame:
@@ -615,7 +670,7 @@ def test_the_words_of_the_specification_are_ours_whatever_version_the_manifest_n
     text("specification.md", lambda page: f"{page}\nEast 41 <!-- 41 -->\n")(bundle)
     told(stirred="0.0.9")(bundle)
     retell(bundle)
-    publish(bundle, tmp_path / "out")
+    publish(bundle, tmp_path / "out", accept=["other-version"])
     pages = [(tmp_path / folder / "specification.md").read_bytes() for folder in ("right", "out")]
     assert pages[0] == pages[1]
 

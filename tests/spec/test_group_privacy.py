@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import permutations, product
 from typing import Any
 
@@ -194,6 +195,21 @@ def test_approximate_dp_for_groups_lets_delta_grow() -> None:
     assert compare_exact(found.budget.realised, ln(8)) == 0
     assert found.output_premetric == approximate("7/100")
     assert found.input_premetric == replace(PERSONS.neighbours(), unit="household")
+
+
+@pytest.mark.parametrize("by", ["distance", "unit"])
+def test_a_delta_that_grows_to_1_is_refused_with_what_helps(by: str) -> None:
+    """A release that has its delta from the start has no other measure to go back to."""
+    near = specification(approximate("0.4"), 1, premetric=PERSONS.neighbours())
+    by_unit = partial(change_unit, unit="household", factor=2, because="at most two")
+    change = {"unit": by_unit, "distance": partial(to_neighbours, within=2)}[by]
+    with pytest.raises(ConversionRefusedError, match="grows to a delta of 1 or more") as caught:
+        change(near)
+    (problem,) = caught.value.problems
+    assert problem.remedy == (
+        "look at each release alone, or choose settings with a smaller delta; if it was converted to this measure, "
+        f"change the {by} first and the measure afterwards"
+    )
 
 
 @pytest.mark.parametrize("epsilon", ["0", "1/2"])

@@ -7,7 +7,7 @@ nothing, and published tables must be those of the released records. What else i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -254,14 +254,19 @@ def _marks_of_files(bundle: Path, unread: Mapping[Path, str]) -> Iterator[tuple[
         yield SEEDED_MARK, (bundle / SEEDED_MARK).exists()
     yield f"public/{SEEDED_MARK}", (public / SEEDED_MARK).exists()
     for path in sorted(public.glob("*.parquet")):
-        parts = sorted(path.glob("*.parquet"))[:1] if path.is_dir() else [path]
-        for part in parts:
-            if part in unread:
-                continue
-            try:
-                yield f"public/{path.name}", "stirred.seeded" in pl.read_parquet_metadata(part)
-            except (OSError, pl.exceptions.PolarsError):
-                continue
+        marked = [*_marks_of_parts(sorted(path.rglob("*.parquet")) if path.is_dir() else [path], unread)]
+        if marked:
+            yield f"public/{path.name}", any(marked)
+
+
+def _marks_of_parts(parts: Sequence[Path], unread: Mapping[Path, str]) -> Iterator[bool]:
+    for part in parts:
+        if part in unread:
+            continue
+        try:
+            yield "stirred.seeded" in pl.read_parquet_metadata(part)
+        except (OSError, pl.exceptions.PolarsError):
+            continue
 
 
 # A budget as pages write it, such as ε=2.98.

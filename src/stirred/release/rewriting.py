@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -62,14 +63,13 @@ class Rewriting:
         if isinstance(written, str):
             path.write_text(written, encoding="utf-8")
         elif written is not None:
-            notes = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
             half = path.with_name(f".{path.name}")
             half.touch(mode=0o600, exist_ok=False)
-            write_frame(written, half, note={key: text for key, text in notes.items() if key.startswith("stirred.")})
+            write_frame(written, half, note=self.specification.notes)
             half.replace(path)
 
     def _table(self, path: Path, name: str) -> pl.DataFrame:
-        frame = read_frame(path, empty=True)
+        frame = _plain(read_frame(path, empty=True), name)
         if path.suffix == ".csv":
             own = (*label_columns(frame.columns), *self.variables)
             numbers = [column for column in frame.get_columns() if column.name not in own]
@@ -84,6 +84,31 @@ class Rewriting:
             tables = frame.partition_by("table", maintain_order=True)
             return pl.concat([frame.clear(), *(sort_naturally(table, variables) for table in tables)])
         return frame
+
+
+# The types of columns that we write. Others have words of their own: names of fields, or of a type.
+_TYPES: Final = (pl.Boolean, pl.String, pl.Date, pl.Time, pl.Datetime, pl.Duration, pl.Decimal)
+
+
+def _plain(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return a table whose columns hold nothing but their values, as those that we write do.
+
+    The dictionary of an enumeration also has values that no row has, and a not-a-number has digits that no reader sees.
+    """
+    types = {column: _plain_type(kind) for column, kind in frame.schema.items()}
+    if odd := next((column for column, kind in types.items() if kind is None), None):
+        raise _other(f"the column {odd!a} is of a type that `stirred` does not write ({frame.schema[odd]!r:.60})", name)
+    return frame.cast(types).with_columns(pl.col(pl.Float32, pl.Float64).fill_nan(float("nan")))  # type: ignore[arg-type]
+
+
+def _plain_type(kind: pl.DataType) -> pl.DataType | None:
+    """Return the type of a column without words of its own; None where we write none like it."""
+    if kind in (pl.Enum, pl.Categorical):
+        return pl.String()
+    if isinstance(kind, pl.List) and isinstance(kind.inner, pl.DataType):
+        inner = _plain_type(kind.inner)
+        return None if inner is None else pl.List(inner)
+    return kind if kind in _TYPES or kind.is_integer() or kind.is_float() or kind == pl.Null else None
 
 
 def _other(what: str, name: str) -> RewritingError:

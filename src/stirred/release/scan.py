@@ -87,7 +87,7 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
     # What an audit warns of, since nothing is wrong with the files, is a promise that protects nothing. No bound at all
     # is what a person may answer for, here too: who made the release did not decide to publish it.
     doubts = [*audit.problems, *(_doubt(each, "promise", _AGAIN) for each in audit.warnings if each != NO_BOUND)]
-    unbounded = [nothing_promised(NO_BOUND, remedy=_INSTEAD)] if NO_BOUND in audit.warnings else []
+    again = [nothing_promised(NO_BOUND, remedy=_INSTEAD)] if NO_BOUND in audit.warnings else []
     doubts += _permissions(bundle)
     manifest, specification = Manifest.read(audit.manifest), published_specification(public)
     allowed: dict[str, set[str]] = {}
@@ -103,6 +103,8 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         doubts.append(_doubt(f"this is a test run with a seed, say {', '.join(said)}", "marks of a test run", remedy))
     if manifest.ledger is None and manifest.plan.release.ledger is not None:
         doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
+    if manifest.stirred != __version__:
+        again.append(_other_version(str(manifest.stirred)))
     doubts += _from_internal(bundle, manifest)
     doubts += page_doubts(public, same_version=manifest.stirred == __version__, unread=audit.unread)
     rewriting = None
@@ -111,6 +113,9 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         doubts += not_rewritten(public, manifest.public, rewriting, audit.unread)
         doubts += _other_facts(public, manifest, audit.mechanism)
         doubts += _written_otherwise(public, specification, same_version=manifest.stirred == __version__)
+        if {*specification.alone} - {*specification.assumptions, *specification.multiverse.consequences}:
+            what = "it marks as true of this release alone what it does not state"
+            doubts.append(_doubt(what, f"public/{SPECIFICATION} alone", _AGAIN))
         if specification.settings_from == "this-data":
             what = "its settings were chosen by looking at the confidential file, which voids the promise"
             doubts.append(_doubt(what, "public/specification.json", _AGAIN))
@@ -120,7 +125,7 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
     doubts += _of_the_plan(manifest)
     found = [*_identifying(public, manifest, audit.unread), *_formulas(public)]
     left = {each.name: each for each in found if each.name not in manifest.accepted}
-    doubts += problems_of(lambda: refuse_doubts([*left.values(), *unbounded], accept=accept))
+    doubts += problems_of(lambda: refuse_doubts([*left.values(), *again], accept=accept))
     checks = (
         *audit.checks,
         f"{len(manifest.public)} public files: nothing hidden, no links, no file without a rule",
@@ -142,6 +147,20 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
 
 def _doubt(what: str, where: str, remedy: str) -> Problem:
     return Problem(what=what, where=where, remedy=remedy)
+
+
+def _other_version(version: str) -> Doubt:
+    """Return the doubt about pages that cannot be compared word by word, whoever wrote that version into the manifest.
+
+    What the release accepted does not answer for it: a person who publishes does.
+    """
+    return Doubt(
+        kind="other-version",
+        what=f"its manifest names another version of stirred ({version[:20]!a}, and this is {__version__}): not all "
+        "sentences of its pages, assumptions and theorems are compared",
+        remedy="publish it with that version, or read README.md, specification.md and report.html first and answer for "
+        "them with --accept (what its plan accepts does not count here)",
+    )
 
 
 def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection[str]) -> Iterator[Problem]:

@@ -81,6 +81,21 @@ def compose(
     >>> compose([dhc], times=[100]).specification.budget_text
     'ρ²=496.22'
     """
+    parts = alike(specifications, unit=unit, units=units, times=times)
+    return added(parts, delta=delta, output=output, times=times, names=names)
+
+
+def alike(
+    specifications: Sequence[Specification],
+    *,
+    unit: str | None = None,
+    units: Iterable[UnitFactor] = (),
+    times: Sequence[int] | None = None,
+) -> list[Derivation]:
+    """Return releases of one file by one distance between datasets and in one unit, each in its own measure.
+
+    This comes before any delta is chosen: with the distance a delta grows, and one that was chosen would be exceeded.
+    """
     if not specifications:
         raise refused("there is nothing to compose", where="compose", remedy="give one specification or more")
     often = [1] * len(specifications) if times is None else list(times)
@@ -111,8 +126,18 @@ def compose(
     _same_domain(specifications)
     specifications = told_apart(specifications if sum(often) == 1 else [*map(beside_others, specifications)])
     parts = [Derivation(specification=specification) for specification in specifications]
-    parts = _common_distance(parts)
-    parts = _common_unit(parts, unit=unit, units=tuple(units))
+    return _common_unit(_common_distance(parts), unit=unit, units=tuple(units))
+
+
+def added(
+    parts: list[Derivation],
+    *,
+    delta: Fraction | str | None = None,
+    output: OutputPremetric | None = None,
+    times: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+) -> Derivation:
+    """Return the sum of releases that are alike (:func:`alike`), with the measure and the multiverse that all reach."""
     far = _reach(parts)
     # Where a conversion uses the nearest distance, it uses that of the release itself: that of another
     # release says nothing about files that only differ where the other does not look.
@@ -126,7 +151,7 @@ def compose(
             replace(part, steps=tuple(replace(step, action=f"{name}: {step.action}") for step in part.steps))
             for part, name in zip(parts, names, strict=True)
         ]
-    return _added(parts, often)
+    return _added(parts, [1] * len(parts) if times is None else times)
 
 
 def reach(specifications: Sequence[Specification], *, unit: str | None = None, units: Iterable[UnitFactor] = ()) -> int:

@@ -154,14 +154,14 @@ def change_unit(
 def _group_of(specification: Specification, size: int, *, where: str, group: str = "") -> Specification:
     """Return (k epsilon, delta (e^(k eps) - 1)/(e^eps - 1)) for groups of k, between which single changes lead."""
     old, budget = specification.input_premetric, specification.budget
-    remedy = f"change the {where} first and the output premetric afterwards"
+    converted = f"if it was converted to this measure, change the {where} first and the measure afterwards"
     steps = path_factor(specification) if _single_changes(specification) else "its neighbours are not 1 apart"
     if isinstance(steps, str) or steps != 1:
         raise refused(
             f"{old.symbol} compares neighbours only, and nothing follows for groups of {size}: "
             f"{steps if isinstance(steps, str) else 'paths inside a universe are longer than the distance'}",
             where=where,
-            remedy=remedy,
+            remedy=f"look at the release alone; {converted}",
         )
     delta = group_delta(budget.realised, specification.output_premetric.delta, size=size)
     if delta >= 1:
@@ -169,7 +169,8 @@ def _group_of(specification: Specification, size: int, *, where: str, group: str
             f"{group or f'{size} {records_of(old.unit)}'}: {specification.budget_text} for each change grows to a "
             "delta of 1 or more, and nothing is promised",
             where=where,
-            remedy="look at each release alone, or choose settings with a smaller delta" if group else remedy,
+            remedy="look at each release alone, or choose settings with a smaller delta"
+            f"{'' if group else f'; {converted}'}",
         )
     policy = derived(f"{size} x the budget per {old.unit}, delta (e^({size} eps) - 1)/(e^eps - 1)",
                      budget.realised * size, budget)  # fmt: skip

@@ -45,10 +45,17 @@ def to_document(specification: Specification) -> dict[str, Any]:
         )
     return {
         "schema_version": SCHEMA_VERSION,
-        "domain": _plain(
-            domain,
-            without=("datasets", "identity", *(name for name in ("columns", "prepared") if not getattr(domain, name))),
-        ),
+        "domain": {
+            **_plain(
+                domain,
+                without=(
+                    "datasets",
+                    "identity",
+                    *(name for name in ("columns", "prepared") if not getattr(domain, name)),
+                ),
+            ),
+            **({"name_is_stated": True} if domain.name_is_stated else {}),
+        },
         "multiverse": {
             "invariants": [invariant_out(invariant) for invariant in multiverse.invariants],
             "hierarchies": [_plain(hierarchy) for hierarchy in multiverse.hierarchies],

@@ -56,8 +56,13 @@ def specification_in(document: SpecificationDocument) -> Specification:
             return None
 
     # The ledger tells which file it is, in whatever words: its id is public, as a checksum of the file must never be.
-    known = file_identity(ledger="" if document.account is None else document.account.ledger)
-    domain = block(lambda: Domain(**dict(document.domain), identity=known))
+    # So is that its name was stated.
+    stated = document.domain
+    known = file_identity(
+        ledger="" if document.account is None else document.account.ledger,
+        name=stated.name if stated.name_is_stated else "",
+    )
+    domain = block(lambda: Domain(**stated.model_dump(exclude={"name_is_stated"}), identity=known))
     multiverse = block(lambda: multiverse_of(document.multiverse))
     premetric = block(lambda: input_premetric_of(document.input_premetric))
     output = block(lambda: _output_in(document.output_premetric))

@@ -34,6 +34,9 @@ class DomainDocument(Strict):
     prepared: Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)] = Field(
         default=(), description="columns that were made coarser before, record by record, and how"
     )
+    name_is_stated: bool = Field(
+        default=False, description="whether somebody stated the name; otherwise it may be that of a file"
+    )
 
 
 class MarginDocument(Strict):

@@ -34,8 +34,8 @@ class Domain:
     what was done to each record before the mechanism saw it, and by ``*`` what was done to the file
     (:func:`stirred.spec.pull_back.pull_back`); columns and invariants are then those of the prepared file, and the
     datasets still those of the file as it was. ``datasets`` optionally lists all datasets, for audits on small
-    examples. ``identity`` is what is known besides words about which file it is (:func:`file_identity`). Neither of
-    the two is ever written to a file: a published checksum would let anyone test a guess of the whole file.
+    examples. ``identity`` is what is known besides words about which file it is (:func:`file_identity`). The
+    first is never written to a file, and of the second no checksum: it would let anyone test a guess of the whole file.
 
     >>> Domain(name="CEF", dataset="a Census Edited File", stage="edited-file").stage_in_words
     'the file after coding, editing and imputation'
@@ -102,14 +102,21 @@ class Domain:
             return False
         return (self.name, self.dataset) == (other.name, other.dataset)
 
+    @property
+    def name_is_stated(self) -> bool:
+        """Say whether somebody stated the name, so that another file of that name is the same by their word."""
+        return f"{_NAME}{self.name}" in self.identity
+
     def is_known_as(self, earlier: Domain) -> bool:
         """Say whether something besides words shows that an earlier release was made of this file.
 
-        That is a checksum, a ledger or a release that both know. A stated name shows it where checksums do not speak
-        against it, be it that only the public name of the earlier file is known.
+        That is a checksum, a ledger or a release that both know. A name that both state shows it where checksums do
+        not speak against it; one that was taken from the name of a file shows nothing.
 
         >>> now = replace(Domain.of_file("Register"), identity=file_identity(files=["9f86d0"], name="Register"))
         >>> now.is_known_as(Domain.of_file("Register"))
+        False
+        >>> now.is_known_as(replace(Domain.of_file("Register"), identity=file_identity(name="Register")))
         True
         >>> now.is_known_as(replace(now, identity=file_identity(files=["60303a"], name="Register")))
         False
@@ -119,7 +126,7 @@ class Domain:
             return True
         if all(any(known.startswith(_FILE) for known in one.identity) for one in (self, earlier)):
             return False
-        return bool(shared) or f"{_NAME}{earlier.name}" in self.identity
+        return bool(shared)
 
     def is_stage_of(self, other: Domain) -> bool:
         """Say whether both are at one stage, as far as both say it.
@@ -170,7 +177,7 @@ def file_identity(
 
     ``releases`` are checksums of releases that are known to be of this file.
 
-    It stays inside: checksums are no part of a specification, and of a ledger only the id is public.
+    It stays inside: checksums are no part of a specification. The id of a ledger is public, and that a name is stated.
 
     >>> sorted(file_identity(ledger="c2a1", files=["9f86d0"], name="Register 2024"))
     ['file 9f86d0', 'ledger c2a1', 'name Register 2024']

@@ -44,6 +44,7 @@ MEANINGS: Final = {
     "nearly-tells": "{} often shows which records were swapped",
     "nothing-promised": "the loss is infinite: nothing is promised",
     "nothing-swapped": "nothing can be swapped, and only the randomised response protects",
+    "other-version": "another version of stirred made the release, and its pages were not compared word by word",
     "partly-tells": "{} shows for a part of the records where they were before the swap",
     "regroup": "records that share {} may belong to one unit, and the promise is for one record",
     "shows-response": "{} may show where the randomised response changed a value",

@@ -130,12 +130,14 @@ class Multiverse:
         nearest = max(1, math.ceil(apart) if counts else math.floor(apart))
         return replace(self, nearest=nearest, nearest_because=self.nearest_because if nearest > 1 else "")
 
-    def keeps_each(self, unit: str, domain: Domain) -> bool:
+    def keeps_each(self, unit: str, domain: Domain, *, of_swap: bool = False) -> bool:
         """Say whether the margins of a unit show that none of its records can change alone.
 
         A record that changes alone stays in its cell of every margin. It is the same record then if the margins
-        together tell all columns that are looked at. Where these are not listed, two tables show it that say
-        different things, as those of a swap do (Proposition 4). Records inside others must be held as a whole.
+        together tell all columns that are looked at. Where these are not listed, the two tables of a swap show it
+        (Proposition 4): match x swap and match x what is held. They say different things, and share the match
+        variables or name all characteristics; two margins that share nothing are those of a swap only if the loss is
+        (``of_swap``). Records inside others must be held as a whole.
 
         >>> homes = Domain.of_file("homes", columns=("county", "size", "tenure"))
         >>> tables = tuple(Margin(of="household", variables=("size", own)) for own in ("county", "tenure"))
@@ -147,12 +149,16 @@ class Multiverse:
         if not {*domain.record_types} <= {unit, *inside}:
             return False
         if not domain.columns:
-            return any(_differ(one, other, self.hierarchies) for one, other in combinations(margins, 2))
+            pairs = [(a, b) for a, b in combinations(margins, 2) if _differ(a, b, self.hierarchies)]
+            return any(of_swap or ALL in a.variables + b.variables or self._share(a, b) for a, b in pairs)
         told = frozenset[str]().union(*(_axes(margin, self.hierarchies) for margin in margins))
         missing = {c for c in domain.columns if c not in told and not c.startswith(tuple(f"{r} " for r in inside))}
         if _knows_geography(self.hierarchies) and any(ALL in margin.variables for margin in margins):
             missing &= {level for each in self.hierarchies if each.geographic for level in each.levels}
         return not missing
+
+    def _share(self, one: Margin, other: Margin) -> bool:
+        return bool(_axes(one, self.hierarchies) & _axes(other, self.hierarchies))
 
     def universes_of(self, datasets: Iterable[Hashable]) -> list[frozenset[Hashable]]:
         """Return the universes of a finite domain, by evaluating every invariant on every dataset."""

@@ -584,6 +584,20 @@ def test_a_published_folder_is_of_the_dataset_that_both_plans_name(first: Path) 
     assert command(["release", "plan.toml", "--quiet"]) == 0
 
 
+def test_a_name_that_the_later_plan_alone_states_shows_nothing(first: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The published name may be that of a file, and files of other people may be called so."""
+    publish(first, first.parent / "site", ledger=str(first.parent / "a.ledger"))
+    other_file_of_equal_name(first)
+    edited(
+        first.parent,
+        ("first/public", "site"),
+        ('ledger = "a.ledger"', ""),
+        ('file = "people.parquet"', 'file = "people.parquet"\nname = "people"'),
+    )
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert SAME_DATASET in " ".join(capsys.readouterr().err.split())
+
+
 def test_python_refuses_an_earlier_release_of_a_dataset_that_is_not_known(first: Path) -> None:
     edited(first.parent, ('ledger = "a.ledger"', ""))
     prepared = prepare(read_plan(first.parent / "plan.toml"))

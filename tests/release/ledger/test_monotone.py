@@ -17,7 +17,7 @@ from stirred.release.ledger import Ledger, LedgerError, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
 from stirred.release.ledger.entry import Charge
 from stirred.release.ledger.total import Total, total
-from stirred.spec import GDP, PURE, ZCDP, Margin, Multiverse, Specification, UnitFactor, approximate
+from stirred.spec import GDP, PURE, ZCDP, InputPremetric, Margin, Multiverse, Specification, UnitFactor, approximate
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import exact
 from tests.depth import examples
@@ -67,6 +67,19 @@ def test_many_small_pure_losses_do_not_shrink_beside_one_of_zcdp() -> None:
     assert first.specification is not None
     assert second.specification is not None
     assert first.specification.budget.realised <= second.specification.budget.realised < exact(10)
+
+
+def test_pure_losses_beside_a_delta_do_not_shrink_when_one_of_zcdp_comes() -> None:
+    """Many pure losses share what a release with its own delta leaves, whether another one needs it or not."""
+    near = InputPremetric(name="d_HamS", unit="person", within=1)
+    keyed = pure("1/10").with_flavor(input_premetric=near, output_premetric=approximate("1/1000"))
+    before = [keyed, *[pure("1/10")] * 100]
+    currency = Currency(output=approximate("1/100"))
+    first, second = total_of(before, currency), total_of([*before, specification("1/10000")], currency)
+    assert first.specification is not None
+    assert second.specification is not None
+    assert first.specification.budget.realised <= second.specification.budget.realised < exact(5)
+    assert second.specification.output_premetric.delta == Fraction(1, 100)
 
 
 def test_a_pure_total_in_approximate_dp_is_that_of_the_nearest_files_there_are() -> None:

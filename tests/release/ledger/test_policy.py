@@ -29,6 +29,7 @@ from stirred.spec import (
     approximate,
     catalogue,
 )
+from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
 from stirred.spec.convert_output import group_delta, pure_to_rho2, zcdp_to_epsilon
 from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
@@ -149,6 +150,7 @@ NOT_SHOWN: dict[str, tuple[Invariant, ...]] = {
     "one margin by level": (Margin(of="person", level="state"),),
     "households": (Margin(of="household"),),
     "margins of households": tuple(Margin(of="household", variables=(own,)) for own in ("x", "y")),
+    "margins that share nothing": (Margin(of="person", variables=("x",)), Margin(of="person", variables=("y",))),
     "one of each": (BY_X, Margin(of="household", variables=("y",))),
 }
 
@@ -196,6 +198,15 @@ def test_two_tables_show_no_more_than_two() -> None:
     said = two_apart(BY_X, BY_Y)
     further = said.with_flavor(multiverse=replace(said.multiverse, nearest=1000))
     assert as_proven(further) == as_proven(said) == said
+
+
+def test_a_swap_without_match_variables_is_known_by_its_loss_or_its_columns() -> None:
+    """Its tables share nothing. Two single margins without any columns may leave the age of a person free."""
+    apart = two_apart(*(Margin(of="person", variables=(own,)) for own in ("x", "y")))
+    strata = (SwappedStrata(rate=Fraction(1, 10), largest_stratum=10),)
+    swapped = apart.with_budget(Budget(policy=PermutationSwapping(strata=strata)))
+    listed = apart.with_flavor(domain=replace(apart.domain, columns=("x", "y")))
+    assert [as_proven(one).multiverse.nearest for one in (apart, swapped, listed)] == [1, 2, 2]
 
 
 def test_persons_inside_households_must_be_held_as_a_whole() -> None:
@@ -675,3 +686,48 @@ def test_what_is_left_beside_a_delta_is_said_in_words(tmp_path: Path) -> None:
         ledger.reserve(request(specification=keyed("1", "0.6375")))
     with pytest.raises(OverLimitError, match=r"Fix: release with a smaller delta"):
         ledger.reserve(request(specification=keyed("1", "0.3")))
+
+
+COPIED = {"factor": 3, "because": "an answer is imputed to two others at most"}
+
+
+def records(own: Specification, distance: str = "d_SymDiff") -> Specification:
+    premetric = replace(own.input_premetric, name=distance, post_imputation=True)
+    return own.with_flavor(input_premetric=premetric)
+
+
+@pytest.mark.parametrize("delta", ["1/100", "1/10", "1/2"])
+@pytest.mark.parametrize("copies", [None, COPIED])
+@pytest.mark.parametrize("also", [(), ("d_SymDiff",)])
+@pytest.mark.parametrize("distance", ["d_SymDiff", "d_HamS"])
+def test_the_total_has_no_larger_delta_than_its_limit(
+    tmp_path: Path, delta: str, copies: Any, also: tuple[str, ...], distance: str
+) -> None:
+    """The rest of the delta is given after the distance and the people are those of the limit: it no longer grows."""
+    more = {"distances": list(also)} | ({"copies": copies} if copies else {})
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=at_delta(delta, "10", **more))
+    ledger.reserve(request(specification=records(keyed("1/10", "1/1000"))))
+    ledger.reserve(request(specification=records(specification("1/100"), distance)))
+    assert ledger.policy is not None
+    total = ledger.total(currency=ledger.policy.limits[0].currency).specification
+    assert total is not None
+    assert total.output_premetric.delta == Fraction(delta)
+
+
+def test_the_rest_of_a_delta_does_not_grow_on_the_way_to_the_distance_of_the_others(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    ledger.add(request(specification=records(keyed("1/10", "1/1000"), "d_HamS")))
+    ledger.add(request(specification=records(specification("1/100"))))
+    total = ledger.total(currency=Currency(output=approximate("1/100"))).specification
+    assert total is not None
+    assert total.input_premetric.name == "d_HamS"
+    assert total.output_premetric.delta == Fraction(1, 100)
+
+
+def test_a_total_at_a_larger_delta_is_not_within_a_limit() -> None:
+    """Epsilon alone says nothing: the delta of what is accepted is compared with that of the limit, too."""
+    policy = at_delta("1/100")
+    promise = records(keyed("1/10", "2/100"), "d_HamS")
+    found = Total(parts=(SummedEntries(derivation=Derivation(specification=promise), entries=(1,)),))
+    with pytest.raises(OverLimitError, match="with a delta above the 1e-2 of the limit"):
+        policy.check(who="a", specification=pure("1/10"), now=lambda _: Total(), then=lambda _: found)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from stirred.spec.compose import UnitFactor, compose, reach
+from stirred.spec.budget import PermutationSwapping
+from stirred.spec.compose import UnitFactor, added, alike, reach
 from stirred.spec.convert import change_distance, change_unit, to_neighbours
 from stirred.spec.derivation import Derivation
 from stirred.spec.given_numbers import fraction
 from stirred.spec.invariant import Margin
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
+<<<<<<< HEAD
 from stirred.spec.problems import CopiesProblem, MeasureProblem, StirredError, refused, wrong
+=======
+from stirred.spec.problems import ConversionRefusedError, StirredError, refused, wrong
+>>>>>>> fixes
 from stirred.spec.specification import Specification
 
 KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
@@ -63,24 +69,64 @@ class Summands(NamedTuple):
     names: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A release by the distance and for the unit of the total, how often it was made and what messages call it."""
+
+    derivation: Derivation
+    times: int
+    name: str
+
+    @property
+    def output(self) -> OutputPremetric:
+        return self.derivation.specification.output_premetric
+
+
 def expressed(counted: Summands, currency: Currency, *, covered: Sequence[Specification] = ()) -> Derivation:
     """Return the specification of all releases together in the wanted currency, or refuse.
 
-    ``covered`` are releases that another one includes: they cost nothing, but a total does not fall because of them.
+    Each release is brought to the distance, the unit and the people of the currency first, and to its measure last:
+    a delta grows with the distance, and would be more than the wanted one afterwards. ``covered`` are releases that
+    another one includes: they cost nothing, but a total does not fall because of them.
     """
     wanted = currency.output
     if currency.proven and wanted == ZCDP:  # in other measures a larger distance never makes a loss smaller
         counted = counted._replace(specifications=[*map(as_proven, counted.specifications)])
+    parts = _alike(counted, currency)
     if wanted is None or wanted.is_metric:
-        return _people(_together(counted, currency, output=wanted), currency)
-    return _approximate(counted, currency, wanted, within=_within(counted, currency, covered))
+        return _added(parts, wanted)
+    found = _approximate(parts, wanted, within=_within(counted, currency, covered))
+    _check_delta(found.specification.output_premetric.delta, wanted)
+    return found
+
+
+def _alike(counted: Summands, currency: Currency) -> list[_Part]:
+    """Return each release by one distance, in one unit and for the people whom the currency is about."""
+    specifications, times, names = counted
+    parts = []
+    for part, often, name in zip(
+        alike(specifications, unit=currency.unit, units=currency.units, times=times), times, names, strict=True
+    ):
+        own = part.specification
+        to = currency.distances.get(own.input_premetric.name)
+        changed = part if to is None else part.then(change_distance(own, to=to))
+        parts.append(_Part(_people(changed, currency), often, name))
+    return parts
+
+
+def _added(parts: Sequence[_Part], output: OutputPremetric | None) -> Derivation:
+    times, names = [part.times for part in parts], [part.name for part in parts]
+    return added([part.derivation for part in parts], output=output, times=times, names=names)
 
 
 def as_proven(specification: Specification) -> Specification:
     """Return a specification without a stated distance of the nearest files that its margins do not show."""
     multiverse, premetric = specification.multiverse, specification.input_premetric
     margins = [each for each in multiverse.invariants if isinstance(each, Margin) and each.of == premetric.unit]
-    shown = premetric.name in ("d_HamS", "d_Ham") and multiverse.keeps_each(premetric.unit, specification.domain)
+    of_swap = isinstance(specification.budget.policy, PermutationSwapping)
+    shown = premetric.name in ("d_HamS", "d_Ham") and multiverse.keeps_each(
+        premetric.unit, specification.domain, of_swap=of_swap
+    )
     # Any margin fixes the number of records: one that is added comes with one that is removed.
     shown = shown or (premetric.name in ("d_SymDiff", "d_InsDel") and bool(margins))
     nearest = min(multiverse.nearest, KNOWN_APART if shown else 1)
@@ -102,18 +148,22 @@ def _sums(specifications: Sequence[Specification]) -> tuple[OutputPremetric | No
     return (*(alone[kind] for kind in kinds if len(kinds) == 1 and kind in alone), ZCDP)
 
 
-def _approximate(counted: Summands, currency: Currency, wanted: OutputPremetric, *, within: int) -> Derivation:
+def _approximate(parts: Sequence[_Part], wanted: OutputPremetric, *, within: int) -> Derivation:
     """Return the smallest bound that any sum gives between files at most ``within`` apart.
 
     Converting each release first would cost more, in epsilon and in delta. Every sum is a valid bound and grows with
     each release, and a further release never makes another sum possible. So the smallest of them never falls.
     """
-    own, others = (_some(counted, with_delta=with_delta) for with_delta in (True, False))
-    if own.specifications and {one.output_premetric.name for one in others.specifications} - {"D_Mult"}:
-        return _beside_deltas(own, others, currency, wanted, within=within)
+    own = [part for part in parts if part.output.delta]
+    others = [part for part in parts if not part.output.delta]
+    if own and any(part.output.name != "D_Mult" for part in others):
+        return _beside_deltas(own, others, wanted, within=within)
     bounds = []
-    for output in _sums(counted.specifications):
-        together = _people(_together(counted, currency, output=output), currency)
+    if own and others:  # what they cost together where a further release needs a part of the delta
+        with suppress(ConversionRefusedError):  # nothing is left of it, and pure losses need none
+            bounds.append(_beside_deltas(own, others, wanted, within=within))
+    for output in _sums([part.derivation.specification for part in parts]):
+        together = _added(parts, output)
         _check_delta(together.specification.output_premetric.delta, wanted)
         if together.specification.input_premetric.is_metric:
             together = together.then(to_neighbours(together.specification, within=within))
@@ -121,37 +171,25 @@ def _approximate(counted: Summands, currency: Currency, wanted: OutputPremetric,
     return min(bounds, key=lambda one: float(one.specification.budget.realised))
 
 
-def _some(counted: Summands, *, with_delta: bool) -> Summands:
-    specifications, times, names = counted
-    chosen = [at for at, one in enumerate(specifications) if bool(one.output_premetric.delta) == with_delta]
-    return Summands([specifications[at] for at in chosen], [times[at] for at in chosen], [names[at] for at in chosen])
-
-
 def _beside_deltas(
-    own: Summands, others: Summands, currency: Currency, wanted: OutputPremetric, *, within: int
+    own: Sequence[_Part], others: Sequence[_Part], wanted: OutputPremetric, *, within: int
 ) -> Derivation:
-    """Return the sum of releases that have a delta and others that need one, which get what is left of it together.
-
-    The deltas that are there grow on the way to a common distance and unit: a first sum, in which the others get a
-    small one, shows how far.
-    """
-    alike = replace(currency, copies=None, distances={})
-
-    def joined(delta: Fraction) -> Derivation:
-        rest = _approximate(others, alike, approximate(delta), within=within)
-        together = Summands(
-            [rest.specification, *own.specifications], [1, *own.times], [", ".join(others.names), *own.names]
-        )
-        return _people(rest.then(_together(together, currency, output=None)), currency)
-
-    small = wanted.delta / 1000
-    spent = joined(small).specification.output_premetric.delta - small
-    _check_delta(spent + small, wanted)
-    return joined(wanted.delta - spent)
+    """Return the sum of releases that have a delta and others that need one, which get what is left of it together."""
+    near = [
+        replace(part, derivation=part.derivation.then(to_neighbours(part.derivation.specification, within=within)))
+        for part in own
+    ]
+    spent = sum((part.times * part.output.delta for part in near), Fraction(0))
+    _check_delta(spent, wanted, others=True)
+    rest = _approximate(others, approximate(wanted.delta - spent), within=within)
+    name = ", ".join(part.name for part in others)
+    together = _added([_Part(Derivation(specification=rest.specification), 1, name), *near], None)
+    return rest.then(together)
 
 
-def _check_delta(spent: Fraction, wanted: OutputPremetric) -> None:
-    if spent > wanted.delta:
+def _check_delta(spent: Fraction, wanted: OutputPremetric, *, others: bool = False) -> None:
+    """Refuse what has a larger delta than the wanted one, or leaves nothing of it to ``others`` that need one."""
+    if spent > wanted.delta or (others and spent == wanted.delta):
         raise refused(
             f"the delta is {float(spent):.4g} already, and {float(wanted.delta):.4g} in all: no bound follows",
             where="compose how",
@@ -160,26 +198,18 @@ def _check_delta(spent: Fraction, wanted: OutputPremetric) -> None:
         )
 
 
-def _together(counted: Summands, currency: Currency, *, output: OutputPremetric | None) -> Derivation:
-    specifications, times, names = counted
-    found = compose(specifications, unit=currency.unit, units=currency.units, output=output, times=times, names=names)
-    own = found.specification
-    to = currency.distances.get(own.input_premetric.name)
-    return found if to is None else found.then(change_distance(own, to=to))
-
-
-def _people(together: Derivation, currency: Currency) -> Derivation:
+def _people(release: Derivation, currency: Currency) -> Derivation:
     """Go from records to the people behind them, where the currency says so."""
-    copies, premetric = currency.copies, together.specification.input_premetric
+    copies, premetric = currency.copies, release.specification.input_premetric
     if copies is None:
-        return together
+        return release
     if not premetric.post_imputation:
         what = "these releases promise nothing about records after imputation, of which a person may have several"
         raise refused(what, where="copies", remedy="leave copies out", kind=CopiesProblem)
     step = change_unit(
-        together.specification, unit=premetric.unit, factor=copies.factor, because=copies.because, post_imputation=False
+        release.specification, unit=premetric.unit, factor=copies.factor, because=copies.because, post_imputation=False
     )
-    return together.then(step)
+    return release.then(step)
 
 
 def _within(counted: Summands, currency: Currency, covered: Sequence[Specification]) -> int:

@@ -282,6 +282,8 @@ def _limit_problems(
         return far
     if not limit.accepts(after.specification.input_premetric):
         return [_other_distance(limit, after.specification.input_premetric)]
+    if more := _larger_delta(limit, after.specification):
+        return [more]
     value = after.specification.budget.realised
     if value <= limit.budget and not can_fall:
         return []  # the usual case, in which one total is enough
@@ -304,9 +306,23 @@ def _limit_problems(
             f". That the compared files are at least {own.multiverse.nearest} apart "
             f"({own.multiverse.nearest_because}) does not count: no two tables of {plural(own.input_premetric.unit)} "
             "among what is held fixed show that none can change alone"
+            f"{'' if own.domain.columns else '; list the columns that the release looks at in its domain'}"
         )
     remedy = f"{left(limit, before)}; release with a smaller loss, or derive from what is released"
     return [Problem(what=what, where=_place(limit), remedy=remedy)]
+
+
+def _larger_delta(limit: Limit, together: Specification) -> Problem | None:
+    """Return the refusal of a total whose delta is above that of the limit, however small its epsilon is."""
+    assert limit.currency.output is not None
+    delta, most = together.output_premetric.delta, limit.currency.output.delta
+    if delta <= most:
+        return None
+    return Problem(
+        what=f"the total would be {_spent(together)}, with a delta above the {small(most)} of the limit {limit}",
+        where=_place(limit),
+        remedy="release with a smaller delta, or by a method that has none",
+    )
 
 
 def _unknown_cost(limit: Limit, after: Total) -> Problem:
