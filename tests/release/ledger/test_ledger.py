@@ -118,7 +118,8 @@ def test_two_objects_on_one_ledger_see_each_others_rows(url: str, ledger: Ledger
 def test_entries_are_found_by_number_and_by_the_beginning_of_their_id(ledger: Ledger) -> None:
     entry = released(ledger)
     assert ledger.entry(1) == ledger.entry("1") == ledger.entry(entry.id[:8]) == ledger.entry(entry.id)
-    for wrong in ("2", "0", "²", "zzzz", "", entry.id[:2]):
+    short = entry.id[:2] if not entry.id[:2].isdecimal() else "a1"  # digits alone are a number
+    for wrong in ("2", "0", "²", "zzzz", "", short):
         with pytest.raises(LedgerError, match="there is no such entry"):
             ledger.entry(wrong)
 

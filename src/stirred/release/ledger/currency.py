@@ -17,11 +17,14 @@ from stirred.spec.given_numbers import fraction
 from stirred.spec.invariant import Margin
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
-<<<<<<< HEAD
-from stirred.spec.problems import CopiesProblem, MeasureProblem, StirredError, refused, wrong
-=======
-from stirred.spec.problems import ConversionRefusedError, StirredError, refused, wrong
->>>>>>> fixes
+from stirred.spec.problems import (
+    ConversionRefusedError,
+    CopiesProblem,
+    MeasureProblem,
+    StirredError,
+    refused,
+    wrong,
+)
 from stirred.spec.specification import Specification
 
 KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
