@@ -55,6 +55,12 @@ class Planned:
         return None if self.plan.data.codebook is None else self.folder / local_path(self.plan.data.codebook)
 
     @property
+    def files(self) -> list[Path]:
+        """Return the files that a release reads, where they are files of this machine."""
+        named = (self.records, self.persons, self.codebook)
+        return [Source.of(path).path for path in named if path is not None]
+
+    @property
     def settings(self) -> Settings:
         """Return the settings of the mechanism, those that name a file with what it holds."""
         settings, data = self.plan.mechanism.settings, self.plan.data
@@ -215,6 +221,9 @@ def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
     if len(given) == 1 and plan.data.persons is not None and given != ["households"]:
         remedy = "name the other file with households"
         yield Problem(what="persons belong to households", where=f"{where} persons", remedy=remedy)
+    if not plan.release.out.strip():
+        remedy = "name a folder that does not exist yet"
+        yield Problem(what="it is empty", where=f"{source} [release] out", remedy=remedy)
     if plan.design is not None and given != ["sample"]:
         remedy = "name the file of the survey with sample under [data]"
         yield Problem(what="only a sample has a design", where=f"{source} [design]", remedy=remedy)

@@ -114,7 +114,7 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     """
     sweep(planned.out.absolute().parent)  # a run that was killed in its rehearsal left a draw that no ledger counts
     if releasing:
-        check_place(planned.out)
+        check_place(planned.out, inputs=planned.files)
     engine = engine_of(planned)  # before files are read: it may take minutes
     planned, settings, mechanism, data, inputs, codebook = _read(planned)
     with placed(planned.source):
@@ -367,6 +367,9 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         )
         if section.counts is not None:
             data = data.counted_by(section.count)
+            if codebook is not None and section.count in [each.name for each in codebook.variables]:
+                what = f'"{section.count}" is the count column of the table, and not a variable'
+                problems.append(Problem(what=what, where=str(planned.codebook), remedy="remove it from the codebook"))
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}
         named = [*section.id, *(name for name in declared if name in present and name != hid)]
         data = replace(

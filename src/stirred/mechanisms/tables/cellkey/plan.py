@@ -13,8 +13,8 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, listed
+from stirred.data.microdata import Microdata, absent_variable
+from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
@@ -241,8 +241,7 @@ def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
         return data.households[name]
     if data.persons is not None and name in data.person_variables:
         return data.persons[name]
-    there = [*data.variables, *data.person_variables]
-    raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
+    raise PlanError([absent_variable(data, name, where=where, role="table" if where == "tables" else where)])
 
 
 def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:

@@ -18,7 +18,7 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.columns import select
 from stirred.data.exposed import exposed_doubt
 from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.microdata import Microdata, absent_variable, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.data.spelling import crossed
@@ -142,7 +142,7 @@ def check(mechanism: NoisyTables, data: Any) -> None:
     for each in mechanism.wanted:
         names, title, added_up = each.columns, each.title, each.added_up
         where = f"{data.household_source} (table '{title}')"
-        problems += [missing_column(n, columns, where=where, role="table") for n in names if n not in columns]
+        problems += [absent_variable(data, n, where=where, role="table") for n in names if n not in columns]
         if (of_persons := [n for n in names if n in data.person_variables]) and mechanism.persons is None:
             what = f"it counts persons ({listed(of_persons)}), and a household may have any number of them"
             remedy = "declare how many of a household count at most, such as persons = 8; the others are left out"

@@ -1,0 +1,118 @@
+"""Messages about plans and codebooks name the cause, and what they advise works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stirred.cli.main import run
+
+HOMES = "hid,region,size,spent\n" + "".join(f"{n},{n % 4},{n % 3},{1000 + n * 7 % 93}\n" for n in range(120))
+PLAN = """
+[data]
+households = "homes.csv"
+id = ["hid"]
+
+[mechanism]
+match = ["size"]
+swap = ["region"]
+rate = "1/4"
+
+[release]
+out = "out"
+"""
+TABLES = """
+[data]
+file = "homes.csv"
+codebook = "codebook.toml"
+
+[mechanism]
+name = "noisy-tables"
+rho = 1
+settings_from = "policy"
+
+[[mechanism.sums]]
+column = "spent"
+by = ["region"]
+low = 0
+high = 2000
+
+[release]
+out = "out"
+"""
+COUNTS = """
+[data]
+counts = "counts.csv"
+count = "n"
+
+[mechanism]
+match = ["size"]
+swap = ["region"]
+rate = "1/4"
+
+[release]
+out = "out"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "homes.csv").write_text(HOMES)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2, plan: str = "") -> str:
+    """Run a command; return what it says, in one line."""
+    if plan:
+        Path("p.toml").write_text(plan)
+    capsys.readouterr()
+    assert run([*arguments]) == code, capsys.readouterr()
+    shown = capsys.readouterr()
+    return " ".join((shown.out + shown.err).split())
+
+
+def test_a_cell_that_stands_twice_in_a_table_of_counts_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("counts.csv").write_text("region,size,n\na,1,4\na,2,5\nb,1,3\na,1,2\n")
+    shown = said(capsys, "plan", "p.toml", plan=COUNTS)
+    assert "counts.csv: cells of the table stand in it more than once (2 rows: 1, 4). Fix: give each" in shown
+
+
+def test_a_codebook_that_declares_the_count_column_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("counts.csv").write_text("region,size,age,n\na,1,x,4\na,2,y,5\nb,1,z,3\n")
+    said(capsys, "codebook", "init", "counts.csv", "--out", "codebook.toml", code=0)
+    plan = COUNTS.replace('count = "n"', 'count = "n"\ncodebook = "codebook.toml"')
+    shown = said(capsys, "plan", "p.toml", plan=plan)
+    assert shown == (
+        'codebook.toml: "n" is the count column of the table, and not a variable. Fix: remove it from the codebook.'
+    )
+
+
+def test_no_message_advises_to_remove_the_confidential_file(capsys: pytest.CaptureFixture[str]) -> None:
+    on_itself = PLAN.replace('out = "out"', 'out = "homes.csv"')
+    asked = ["swap", "homes.csv", "--match", "size", "--swap", "region", "--rate", "1/4", "--id", "hid"]
+    for shown in (
+        said(capsys, "release", "p.toml", plan=on_itself),
+        said(capsys, *asked, "--out", "homes.csv"),
+    ):
+        assert shown == "homes.csv: this is a file that the release reads. Fix: choose a new folder."
+    assert Path("homes.csv").read_text() == HOMES
+    Path("out").mkdir()
+    assert "remove" not in said(capsys, "release", "p.toml", plan=PLAN)
+
+
+def test_an_empty_name_of_the_bundle_is_called_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = said(capsys, "release", "p.toml", plan=PLAN.replace('out = "out"', 'out = ""'))
+    assert shown == "p.toml [release] out: it is empty. Fix: name a folder that does not exist yet."
+
+
+def test_a_column_that_is_declared_an_identifier_is_called_that(capsys: pytest.CaptureFixture[str]) -> None:
+    book = '[codebook]\ntitle = "homes"\n[[variables]]\nname = "spent"\nfile = "households"\ntype = "id"\n'
+    for name, codes in (("region", 4), ("size", 3)):
+        own = ", ".join(f'"{code}" = "{code}"' for code in range(codes))
+        book += f'[[variables]]\nname = "{name}"\nfile = "households"\ntype = "code"\ncodes = {{ {own} }}\n'
+    Path("codebook.toml").write_text(book + '[link]\nid = ["hid"]\n')
+    shown = said(capsys, "plan", "p.toml", plan=TABLES)
+    assert '"spent" is declared an identifier. Fix: if it is not, take it out of id under [data]' in shown
+    assert "type id in the codebook" in shown
