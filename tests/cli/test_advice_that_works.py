@@ -116,3 +116,23 @@ def test_a_column_that_is_declared_an_identifier_is_called_that(capsys: pytest.C
     shown = said(capsys, "plan", "p.toml", plan=TABLES)
     assert '"spent" is declared an identifier. Fix: if it is not, take it out of id under [data]' in shown
     assert "type id in the codebook" in shown
+
+
+def test_a_draft_declares_decimal_commas(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("k.csv").write_text("nr;size;paid\n" + "".join(f"{n};{n % 3};{n % 90},{n % 7}5\n" for n in range(200)))
+    said(capsys, "codebook", "init", "k.csv", "--out", "codebook.toml", code=0)
+    assert 'decimal = ","' in Path("codebook.toml").read_text()
+    said(capsys, "codebook", "check", "k.csv", "--codebook", "codebook.toml", code=0)
+    said(capsys, "codebook", "init", "homes.csv", "--out", "plain.toml", code=0)
+    assert "decimal" not in Path("plain.toml").read_text()
+
+
+def test_a_proposal_with_a_doubt_that_refuses_ends_as_a_plan_does(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"{n},{n % 4},{n % 3},{'wxyz'[n % 4]}\n" for n in range(120))
+    Path("homes.csv").write_text("hid,region,size,land\n" + rows)  # land tells the region
+    asked = ["plan", "homes.csv", "--id", "hid", "--swap", "region", "--exact", "region x size"]
+    shown = said(capsys, *asked)
+    assert "doubt tells:land (refuses the release)" in shown
+    assert "or accept it: --accept tells:land" in shown
+    shown = said(capsys, *asked, "--accept", "tells:land", code=0)
+    assert "doubt tells:land (accepted)" in shown

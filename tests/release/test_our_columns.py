@@ -12,6 +12,7 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
+from stirred.release.prepared import OF_TABLES, OURS
 from tests.release.bundles import households, stirred
 from tests.release.test_public_edition import CASES, ptable
 
@@ -167,3 +168,8 @@ def test_an_attack_that_is_refused_for_a_name_says_which(tmp_path: Path) -> None
     assert done.returncode == 2
     assert 'columns of their own with these names: "certain". Fix: rename them in a copy' in done.stderr
     assert not (tmp_path / "att").exists()
+
+
+def test_the_names_that_are_taken_stand_in_the_documentation() -> None:
+    page = (SOURCE.parents[1] / "docs" / "codebooks.md").read_text(encoding="utf-8")
+    assert not [name for name in (*OURS, *OF_TABLES) if f"`{name}`" not in page.partition("## Names that are taken")[2]]

@@ -314,8 +314,8 @@ def _check_counted(planned: Planned, plan: Plan, data: Microdata) -> None:
 
 
 # Names of our own columns in what is published, and in what is said of a table: its errors, and corrected counts.
-_OURS: Final = ("table", "count", "true", "released", "error", "cell")
-_OF_TABLES: Final = (
+OURS: Final = ("table", "count", "true", "released", "error", "cell")
+OF_TABLES: Final = (
     *("mean", "variance", "bias"),
     *("estimate", "standard_error", "low", "high", "kept", "projected", "published", "squared_error"),
 )
@@ -324,13 +324,13 @@ _OF_TABLES: Final = (
 def _check_names(names: Sequence[str], tables: Sequence[Table]) -> None:
     """Refuse columns that would stand beside one of ours of the same name, before anything is spent."""
     counted = {name for table in tables for name in table.variables}
-    taken = [name for name in names if name in _OURS or name.startswith("stratum_")]
-    taken += [name for name in names if name in counted and name in _OF_TABLES]
+    taken = [name for name in names if name in OURS or name.startswith("stratum_")]
+    taken += [name for name in names if name in counted and name in OF_TABLES]
     if taken:
         raise bad_plan(
             taken_names(taken, by="published tables"),
             where="columns",
-            remedy="rename the column in the file, or leave it out",
+            remedy="rename the column in the file, or drop it: step = 'drop' under [[prepare]]",
         )
 
 
