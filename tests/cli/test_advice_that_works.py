@@ -136,3 +136,25 @@ def test_a_proposal_with_a_doubt_that_refuses_ends_as_a_plan_does(capsys: pytest
     assert "or accept it: --accept tells:land" in shown
     shown = said(capsys, *asked, "--accept", "tells:land", code=0)
     assert "doubt tells:land (accepted)" in shown
+
+
+def test_a_bundle_that_is_added_to_a_ledger_keeps_the_name_of_its_mechanism(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said(capsys, "release", "p.toml", "--quiet", code=0, plan=PLAN)
+    assert not Path("out/public/tables").exists()  # nothing is in it
+    said(capsys, "ledger", "init", "l.db", "--dataset", "homes", code=0)
+    said(capsys, "ledger", "add", "l.db", "out", code=0)
+    assert "permutation-swap" in said(capsys, "ledger", "show", "l.db", code=0)
+
+
+def test_defaults_are_printed_as_they_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = said(capsys, "mechanism", "show", "safetab-p", code=0)
+    assert "default synthetic;" in shown
+    assert "default race1, race2," in shown
+
+
+def test_an_estimate_says_as_what_its_replicates_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("s.csv").write_text("w,y,w1,w2\n" + "".join(f"1,{n},1.{n},0.{n}\n" for n in range(9)))
+    asked = ["survey", "estimate", "s.csv", "--weights", "w", "--replicates", "w?", "--mean", "y"]
+    assert "2 columns: w1 to w2, taken as brr" in said(capsys, *asked, code=0)
