@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stirred.cli.main import run
+from stirred.data.sources import Source, unreadable_because
 
 HOMES = "hid,region,size,spent\n" + "".join(f"{n},{n % 4},{n % 3},{1000 + n * 7 % 93}\n" for n in range(120))
 PLAN = """
@@ -158,3 +159,112 @@ def test_an_estimate_says_as_what_its_replicates_are_taken(capsys: pytest.Captur
     Path("s.csv").write_text("w,y,w1,w2\n" + "".join(f"1,{n},1.{n},0.{n}\n" for n in range(9)))
     asked = ["survey", "estimate", "s.csv", "--weights", "w", "--replicates", "w?", "--mean", "y"]
     assert "2 columns: w1 to w2, taken as brr" in said(capsys, *asked, code=0)
+
+
+DAYS = "hid,region,size,born,name,land\n" + "".join(
+    f"{n},{n % 4},{n % 3},{1930 + n % 90}-01-0{1 + n % 9},{'abc'[n % 3]},{'xy'[n % 2]}00\n" for n in range(120)
+)
+
+
+def step(text: str) -> str:
+    return PLAN.replace("[mechanism]", f"[[prepare]]\n{text}\n[mechanism]")
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ("", 'add a line [data], and below it households = "households.csv"'),
+        (PLAN.replace("[mechanism]", 'decimal = "komma"\n[mechanism]'), "[data] decimal: 'komma': input should be '.'"),
+        (step('step = "band"\ncolumn = "born"\nwidth = 10'), "days are put into bands by breaks = [1950-01-01,"),
+        (step('step = "band"\ncolumn = "size"\nwidth = 10\nbreaks = [1]'), "give width or breaks, not both"),
+        (step('step = "date"\ncolumn = "born"\nto = "age"\non = 1990-01-01'), "name a day on which all were born"),
+        (step('step = "first"\ncolumn = "land"\nk = 3'), "write how many, such as characters = 3"),
+        (step('step = "top-code"\ncolumn = "born"\nat = 1990-01-01'), "step = 'band', breaks = [1950-01-01,"),
+        (step('step = "top-code"\ncolumn = "size"\nq = 0.99'), "a cap at a quantile is computed from the file"),
+        (
+            step('step = "recode"\ncolumn = "size"\nmap = ["a"]'),
+            "['a'] is not a table. Fix: write a table, such as map",
+        ),
+        (step('step = "first"\ncolumn = "size"\ncharacters = "3"'), "write a whole number, such as characters = 3"),
+        (PLAN.replace('["size"]', "3"), 'match: 3 is not a list. Fix: write a list, such as match = ["3"]'),
+        (PLAN.replace("rate =", 'rate = "1/2"\nrate ='), "the same key or section stands twice: leave one out"),
+        (PLAN.replace("swap =", "swop ="), 'did you mean \'swap\'? It takes "match", "swap", "hold", "rate"'),
+        (PLAN.replace("rate =", 'name = "recordSwap"\nrate ='), 'Fix: the mechanism "targeted-record-swap" does it.'),
+        (
+            TABLES.replace('codebook = "codebook.toml"', "").replace("spent", "name"),
+            "give each text a number by a step",
+        ),
+    ],
+)
+def test_a_plan_that_is_wrong_is_answered_with_what_works(
+    plan: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("homes.csv").write_text(DAYS)
+    Path("p.toml").write_text(plan)
+    assert words in said(capsys, "plan", "p.toml")
+
+
+def test_a_step_that_fails_is_not_followed_by_what_it_would_have_made(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = step('step = "count"\ncolumn = "n"').replace('match = ["size"]', 'match = ["n"]')
+    shown = said(capsys, "plan", "p.toml", plan=plan)
+    assert "there are no persons to count" in shown
+    assert "no column" not in shown
+
+
+def test_a_plan_in_another_encoding_is_to_be_saved_as_utf8(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.toml").write_bytes(f"# größe\n{PLAN}".encode("latin-1"))
+    assert said(capsys, "plan", "p.toml") == "p.toml: cannot read the plan: it is not UTF-8. Fix: save it as UTF-8."
+
+
+def test_a_missing_text_of_a_match_variable_is_answered_with_both_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("homes.csv").write_text(HOMES.replace("\n7,3,", "\n7,NaN,"))
+    shown = said(capsys, "plan", "p.toml", plan=PLAN)
+    assert "and for a match or swap variable --missing-as code, too" in shown
+    both = PLAN.replace("[mechanism]", 'missing = ["NaN"]\nmissing_as = "code"\n[mechanism]')
+    said(capsys, "plan", "p.toml", code=0, plan=both)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "separator", "words"),
+    [
+        ("gz.csv", b"\x1f\x8b\x08\x00abc", "", "this is a gzip file and not CSV. Fix: name it .csv.gz."),
+        ("zip.csv", b"PK\x03\x04abc", "", "this is a zip archive and not CSV. Fix: unpack it."),
+        ("k.csv", b"a;b\n1;2,5\n", ",", "line 1 has no ',': declare the separator of the file"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(
+    name: str, content: bytes, separator: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(name).write_bytes(content)
+    plan = PLAN.replace("homes.csv", name)
+    plan = plan.replace("[mechanism]", f'separator = "{separator}"\n[mechanism]') if separator else plan
+    assert words in said(capsys, "plan", "p.toml", plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pram", "homes.csv"], "stirred: 'pram' is not in stirred. Fix: sdcMicro does it: pram()."),
+        (["relase", "p.toml"], "No such command 'relase'"),
+        (["ledger", "init", "l.db", "--dataset", "x", "--policy", "homes.csv"], "or name a policy such as docs/ledger"),
+        (
+            ["survey", "amplify", "--design", "srswor", "--n", "abc", "--N", "1000", "--epsilon", "1"],
+            "--n: abc is not a whole number. Fix: write a whole number, 1 or more.",
+        ),
+    ],
+)
+def test_a_command_that_is_wrong_is_answered_with_what_works(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in said(capsys, *arguments)
+
+
+def test_a_setting_of_a_policy_in_another_section_is_sent_to_the_top(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("policy.toml").write_text('[invariants]\nacceptable = "any"\nexposed_share = "1/10"\n')
+    shown = said(capsys, "ledger", "init", "l.db", "--dataset", "x", "--policy", "policy.toml")
+    assert "Fix: write it at the top of the file, above the first line in brackets." in shown
+
+
+def test_a_file_that_may_not_be_read_says_so() -> None:
+    error = unreadable_because(Source.of(Path("homes.csv")), PermissionError(13, "Permission denied"))
+    assert str(error) == "homes.csv: you may not read it. Fix: ask its owner for the right to read it."

@@ -414,8 +414,9 @@ def missing_column(name: str, available: Sequence[str], *, where: str, role: str
         remedy = f'the name in the file begins or ends with a space, "{spaced}": take the space out of its header'
     else:
         remedy = which_column([name], available)
+    named = f"named {'as' if role.startswith(('a ', 'an ')) else 'in'} {role}"
     return Problem(
-        what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
+        what=f'there is no column "{name}" ({named}); there are {listed(list(available)[:30])}',
         where=where,
         remedy=remedy,
     )

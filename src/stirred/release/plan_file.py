@@ -247,9 +247,9 @@ def _engine_problems(engine: EngineSection | None, source: str) -> Iterator[Prob
 _NO_MECHANISM = MechanismSection(settings=Settings())
 # What a section must have at least, for a plan without it.
 _LEAST = {
-    "data": "[data] households = 'households.csv'",
-    "mechanism": "[mechanism] swap = 'county', rate = '5%'",
-    "release": "[release] out = 'bundle', the folder that the bundle goes to",
+    "data": 'a line [data], and below it households = "households.csv"',
+    "mechanism": 'a line [mechanism], and below it, on a line each, swap = "county" and rate = "5%"',
+    "release": 'a line [release], and below it out = "bundle", the folder that the bundle goes to',
 }
 
 
@@ -267,13 +267,13 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
         return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
     if detail["type"] == LEARNED:
         return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
-    if (told := misshapen(detail, PlanFile)) is not None:
-        return Problem(what=told[0], where=where, remedy=told[1])
     message, given = str(detail["msg"]), as_given(detail.get("input"))[:60]
-    if place[-1:] and place[-1] in KINDS:  # of several none would do
+    if place[-1:] and place[-1] in KINDS and detail["type"] != "literal_error":  # of several none would do
         what = f"{given} is not a number or text that can be used here"
         where = f"{source} {section}{place_of(detail['loc'][1:-1])}".strip()
         return Problem(what=what, where=where, remedy="write one such as 2, 0.05, '1/20' or '5%'")
+    if (told := misshapen(detail, PlanFile)) is not None:
+        return Problem(what=told[0], where=where, remedy=told[1])
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,

@@ -20,7 +20,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.place import check_place, sweep
 from stirred.data.problems import DataError, PlanError, bad_plan, listed, taken_names
 from stirred.data.sources import Source
-from stirred.data.steps import Count, Drop, words_of
+from stirred.data.steps import Count, Drop, Split, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.uniqueness import Uniqueness
 from stirred.data.validate import validate
@@ -252,7 +252,7 @@ def _most_exposed(planned: Planned, ledger: Ledger | None) -> tuple[Fraction, st
             raise bad_plan(
                 f"{percent(strict)} is more than {percent(most, digits=3)}, which {set_by} allows",
                 where=f"{planned.source} [release] exposed_share",
-                remedy="write a smaller share, or leave it out and accept the doubt by name: accept = ['exposed']",
+                remedy="write a smaller share, or leave it out; if the plan then shows the doubt, accept = ['exposed']",
             )
         if strict < most:
             most, set_by = strict, "the plan"
@@ -396,10 +396,12 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         except StirredError as error:
             swapped = None
             problems += error.problems
-        checks: list[Callable[[], None]] = [data.check]
+        made = any(isinstance(step, (Split, Count)) for step in planned.plan.prepare)
+        unmade = preparation is None and made  # columns that the steps would have made are not there
+        checks: list[Callable[[], None]] = [] if unmade else [data.check]
         dropped = [] if settings is None else [*_dropped_and_named(planned, settings)]
         problems += dropped
-        if mechanism is not None and swapped is not None and not dropped:
+        if mechanism is not None and swapped is not None and not dropped and not unmade:
             checks.append(partial(mechanism.check, swapped))
         for check in checks:
             try:

@@ -393,7 +393,7 @@ def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
     [
         (
             'kind = "mean"\nvariable = "incme"\nbounds = [0, 100]',
-            "[[estimates]] entry 2 'mean incme' (sample.csv): there is no column \"incme\" (wanted as variable)",
+            "[[estimates]] entry 2 'mean incme' (sample.csv): there is no column \"incme\" (named in variable)",
         ),
         (
             'kind = "table"\nby = "sexx"',

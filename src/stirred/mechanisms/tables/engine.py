@@ -61,7 +61,7 @@ from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
-NO_TABLES: Final = "add tables, such as [[tables]] variables = ['county', 'tenure']"
+NO_TABLES: Final = 'add a line [[tables]], and below it variables = ["county", "tenure"]'
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
 UNSTATED: Final = "the budget, computed anew: the public files do not state all settings"
 

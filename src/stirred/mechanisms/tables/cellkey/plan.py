@@ -241,7 +241,7 @@ def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
         return data.households[name]
     if data.persons is not None and name in data.person_variables:
         return data.persons[name]
-    raise PlanError([absent_variable(data, name, where=where, role="table" if where == "tables" else where)])
+    raise PlanError([absent_variable(data, name, where=where, role=where)])
 
 
 def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
