@@ -268,3 +268,12 @@ def test_a_setting_of_a_policy_in_another_section_is_sent_to_the_top(capsys: pyt
 def test_a_file_that_may_not_be_read_says_so() -> None:
     error = unreadable_because(Source.of(Path("homes.csv")), PermissionError(13, "Permission denied"))
     assert str(error) == "homes.csv: you may not read it. Fix: ask its owner for the right to read it."
+
+
+def test_codes_of_a_codebook_in_a_list_are_answered_with_how_a_table_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    book = '[codebook]\ntitle = "x"\n[[variables]]\nname = "size"\nfile = "households"\ntype = "code"\ncodes = ["0"]\n'
+    Path("codebook.toml").write_text(book)
+    shown = said(capsys, "codebook", "check", "homes.csv", "--codebook", "codebook.toml")
+    assert "['0'] is not a table. Fix: write a table, such as codes = { a = \"b\" }." in shown
