@@ -56,9 +56,9 @@ class Planned:
 
     @property
     def files(self) -> list[Path]:
-        """Return the files that a release reads, where they are files of this machine."""
-        named = (self.records, self.persons, self.codebook)
-        return [Source.of(path).path for path in named if path is not None]
+        """Return the files that a release reads; what lies at an address is left out."""
+        named = (*self.plan.data.given.values(), self.plan.data.persons, self.plan.data.codebook)
+        return [Source.of(self._table(name)).path for name in named if name is not None and "://" not in name]
 
     @property
     def settings(self) -> Settings:
