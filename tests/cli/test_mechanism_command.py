@@ -96,14 +96,14 @@ def test_a_setting_is_read_by_its_type(name: str, text: str, value: Any) -> None
     ("given", "said"),
     [
         (["--set", "colour=red"], "--set colour: there is no setting called 'colour'. Fix: remove it, or check its"),
-        (["--set", "colour=red"], "it takes --rate, --set rates, --set imputed"),
+        (["--set", "colour=red"], "it takes --match, --swap, --hold, --rate, --set rates, --set imputed"),
         (["--set", "imputd=flag"], "did you mean 'imputed'?"),
         (["--set", "fine_match=tenure"], "the permutation swap has no fine_match"),
         (["--set", "imputed"], "'imputed' is not a setting and its value. Fix: write key=value, once for each of"),
         (["--set", "imputed=a", "--set", "imputed=b"], "imputed is given twice"),
         (
             ["--set", "rates=often"],
-            "--set rates entry 1: 'often': input should be a valid dictionary. Fix: see `stirred",
+            "--set rates entry 1: 'often' is not a table. Fix: write a table, such as rates = [{",
         ),
         (["--set", "rates=[1"], "--set rates"),
     ],

@@ -174,7 +174,7 @@ def test_numbers_are_quoted_as_they_were_written(patients: Path, capsys: pytest.
     assert run(["plan", "plan.toml"]) == 2
     told = capsys.readouterr().err
     assert "Decimal" not in told
-    assert "low: nan: input should be" in told
+    assert "low: nan is not a whole number" in told
     assert "inf is not a number" in told
     assert told.count("exposed_share: nan is not a number or text that can be used here") == 1
 
@@ -194,7 +194,7 @@ def test_a_setting_that_shares_its_name_with_an_option_is_given_by_set(
     assert run(["mechanism", "show", "noisy-tables"]) == 0
     assert "--set persons=..." in capsys.readouterr().out
     assert run(["plan", "patients.csv", "--mechanism", "noisy-tables", "--table", "ward", "--set", "persons=many"]) == 2
-    assert "--set persons: 'many': input should be a valid integer" in capsys.readouterr().err
+    assert "--set persons: 'many' is not a whole number. Fix: write a whole number, such as" in capsys.readouterr().err
 
 
 def test_sections_of_a_plan_are_settings_on_the_command_line(

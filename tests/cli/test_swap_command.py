@@ -422,7 +422,7 @@ def test_a_mistyped_link_is_named_and_no_fault_of_ours(folder: Path, capsys: pyt
     files = ["homes.parquet", "--persons", "people.parquet", "--hid", "hidd"]
     assert run(["swap", *files, "--match", "size", "--swap", "county", "--rate", "1/2", "--out", "out"]) == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert 'there is no column "hidd" (wanted as hid)' in told
+    assert 'there is no column "hidd" (named in hid)' in told
     assert 'did you mean "hid"?' in told
     assert listing(folder) == before
 

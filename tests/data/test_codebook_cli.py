@@ -64,7 +64,7 @@ def test_a_draft_is_written_once_and_fits_its_files(
     ("options", "message"),
     [
         (["--persons", "p.csv"], "--hid: persons are given, but not the column"),
-        (["--persons", "p.csv", "--hid", "serial"], 'p.csv: there is no column "serial" (wanted as hid)'),
+        (["--persons", "p.csv", "--hid", "serial"], 'p.csv: there is no column "serial" (named in hid)'),
         (["--persons", "p.csv", "--hid", "pid"], "the household id must have the same name in both files"),
         (["--out", "nowhere/c.toml"], "nowhere: there is no such folder"),
     ],

@@ -115,9 +115,9 @@ def test_persons_may_repeat_what_their_household_has() -> None:
 def test_link_columns_that_are_absent_are_told_for_each_file() -> None:
     problems = validate(HOUSEHOLDS.drop("hid"), PERSONS.drop("hid", "pid"), BOTH)
     assert told(problems) == [
-        'households: there is no column "hid" (wanted as hid); there are "tenure"',
-        'persons: there is no column "hid" (wanted as hid); there are "age"',
-        'households and persons: there is no column "pid" (wanted as id)',
+        'households: there is no column "hid" (named in hid); there are "tenure"',
+        'persons: there is no column "hid" (named in hid); there are "age"',
+        'households and persons: there is no column "pid" (named in id)',
     ]
 
 

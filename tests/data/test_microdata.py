@@ -61,14 +61,14 @@ def test_persons_without_a_link_are_refused() -> None:
 
 def test_a_link_that_is_no_column_is_named_for_both_files_with_the_columns_there_are() -> None:
     first, second = problems(hid="serial")
-    assert first.what == 'there is no column "serial" (wanted as hid); there are "hid", "county"'
-    assert second.what == 'there is no column "serial" (wanted as hid); there are "hid", "age"'
+    assert first.what == 'there is no column "serial" (named in hid); there are "hid", "county"'
+    assert second.what == 'there is no column "serial" (named in hid); there are "hid", "age"'
     assert (first.where, second.where) == ("homes.csv", "people.csv")
 
 
 def test_an_id_that_is_no_column_is_refused() -> None:
     (problem,) = problems(id=("serial",))
-    assert 'no column "serial" (wanted as id)' in problem.what
+    assert 'no column "serial" (named in id)' in problem.what
 
 
 def test_no_records_are_refused() -> None:

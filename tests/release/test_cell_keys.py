@@ -265,7 +265,7 @@ def test_what_cannot_be_looked_up_is_refused_before_anything_is_spent(folder: Pa
     written(folder, settings='keys = "additive"\nrecord_key = "nokey"', ledger='ledger = "ledger.db"')
     refused = stirred("release", "plan.toml", cwd=folder)
     assert refused.returncode == 2
-    assert 'there is no column "nokey" (wanted as record_key)' in refused.stderr
+    assert 'there is no column "nokey" (named in record_key)' in refused.stderr
     assert not (folder / "out").exists()
     assert json.loads(done(folder, "ledger", "show", "ledger.db", "--json").stdout)["entries"] == []
 

@@ -42,12 +42,12 @@ REFUSED: dict[str, tuple[list[str], list[str], list[str]]] = {
     "a level that does not exist": (
         ["block", "trakt", "county"],
         [],
-        [f'households: there is no column "trakt" (wanted as geography); there are {COLUMNS}'],
+        [f'households: there is no column "trakt" (named in geography); there are {COLUMNS}'],
     ),
     "a crossed variable that does not exist": (
         LEVELS,
         ["sise"],
-        [f'households: there is no column "sise" (wanted as cross); there are {COLUMNS}'],
+        [f'households: there is no column "sise" (named in cross); there are {COLUMNS}'],
     ),
     "a level twice": (["block", "block", "county"], [], ['geography: "block" is named 2 times']),
     "a crossed variable twice": (LEVELS, ["size", "tenure", "size"], ['cross: "size" is named 2 times']),
@@ -67,9 +67,9 @@ REFUSED: dict[str, tuple[list[str], list[str], list[str]]] = {
         ["block", "sise"],
         [
             'geography: "block" is named 2 times',
-            f'households: there is no column "stat" (wanted as geography); there are {COLUMNS}',
+            f'households: there is no column "stat" (named in geography); there are {COLUMNS}',
             'cross: "block" is a level of the geography, and every level is matched or swapped already',
-            f'households: there is no column "sise" (wanted as cross); there are {COLUMNS}',
+            f'households: there is no column "sise" (named in cross); there are {COLUMNS}',
         ],
     ),
 }

@@ -99,8 +99,8 @@ GALLERY = {
     "there is no column": Broken(
         homes(lambda f: f.rename({"size": "persons", "county": "place"})),
         [
-            ['homes.parquet: there is no column "size" (wanted as match)', '"hid", "place", "persons", "tenure"'],
-            ['homes.parquet: there is no column "county" (wanted as swap)', "check the spelling"],
+            ['homes.parquet: there is no column "size" (named in match)', '"hid", "place", "persons", "tenure"'],
+            ['homes.parquet: there is no column "county" (named in swap)', "check the spelling"],
         ],
     ),
     "values are missing": Broken(
@@ -126,7 +126,7 @@ GALLERY = {
         people(lambda f: f.rename({"hid": "household"})),
         [
             [
-                'people.parquet: there is no column "hid" (wanted as hid); there are "household", "pid", "age"',
+                'people.parquet: there is no column "hid" (named in hid); there are "household", "pid", "age"',
                 "the household id must have the same name in both files: rename the column in one of them",
             ]
         ],
@@ -253,12 +253,12 @@ GALLERY = {
     ),
     "a plan without a release": Broken(
         plan(lambda text: text.partition("[release]")[0]),
-        [["plan.toml [release]: 'release' is missing", "add [release] out = 'bundle'"]],
+        [["plan.toml [release]: 'release' is missing", 'add a line [release], and below it out = "bundle"']],
         RELEASE,
     ),
     "a column is misspelt": Broken(
         GOOD,
-        [['there is no column "Countie" (wanted as swap)', 'did you mean "county"? Or name']],
+        [['there is no column "Countie" (named in swap)', 'did you mean "county"? Or name']],
         swapped(swap="Countie"),
     ),
     "an unusual separator": Broken(
@@ -299,7 +299,7 @@ GALLERY = {
     ),
     "a rule on a column that is not there": Broken(
         plan(lambda text: text + '[[mechanism.rates]]\nrisk = "high"\nrate = "1/3"\n'),
-        [['there is no column "risk" (wanted as rates)', "check the spelling"]],
+        [['there is no column "risk" (named in rates)', "check the spelling"]],
         RELEASE,
     ),
     "no released column": Broken(

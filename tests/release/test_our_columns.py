@@ -12,6 +12,7 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
+from stirred.release.prepared import OF_TABLES, OURS
 from tests.release.bundles import households, stirred
 from tests.release.test_public_edition import CASES, ptable
 
@@ -134,3 +135,41 @@ def test_names_that_begin_as_ours_do_are_refused_on_reading(ending: str, tmp_pat
 def test_the_index_of_pandas_is_answered_with_how_to_leave_it_out() -> None:
     with pytest.raises(DataError, match="index=False"):
         Microdata(households=pl.DataFrame({"a": [1], "__index_level_0__": [0]}))
+
+
+def attack_tried(name: str, folder: Path, *, area: bool) -> str:
+    """Attack the tables of a file with a column of this name; return what is wrong, empty if it works or is refused."""
+    file, out = folder / f"{name}.csv", folder / f"{name}-{area}"
+    households().head(40).rename({"county" if area else "tenure": name}).write_csv(file)
+    by, table = (name, "tenure") if area else ("county", name)
+    options = ["--area", by, "--table", f"{table} x size", "--out", str(out), "--quiet", "--seconds", "1"]
+    done = stirred("attack", str(file), *options, cwd=folder)
+    half = done.returncode != 0 and out.exists()
+    return "" if done.returncode in (0, 2) and not half else f"{name}: {done.stderr}"
+
+
+@pytest.mark.parametrize("area", [True, False])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["persons", "outcome", "certain", "by_chance", "cells", "counts", "sure", "count"],
+        pytest.param(our_names(), marks=pytest.mark.slow),
+    ],
+    ids=["often", "all"],
+)
+def test_an_attack_works_or_is_refused_before_it_writes(names: list[str], area: bool, tmp_path: Path) -> None:
+    taken = households().columns
+    assert not "".join(attack_tried(name, tmp_path, area=area) for name in names if name not in taken)
+
+
+def test_an_attack_that_is_refused_for_a_name_says_which(tmp_path: Path) -> None:
+    households().head(40).rename({"tenure": "certain"}).write_csv(tmp_path / "homes.csv")
+    done = stirred("attack", "homes.csv", "--area", "county", "--table", "certain", "--out", "att", cwd=tmp_path)
+    assert done.returncode == 2
+    assert 'columns of their own with these names: "certain". Fix: rename them in a copy' in done.stderr
+    assert not (tmp_path / "att").exists()
+
+
+def test_the_names_that_are_taken_stand_in_the_documentation() -> None:
+    page = (SOURCE.parents[1] / "docs" / "codebooks.md").read_text(encoding="utf-8")
+    assert not [name for name in (*OURS, *OF_TABLES) if f"`{name}`" not in page.partition("## Names that are taken")[2]]

@@ -228,7 +228,7 @@ def test_days_that_are_none_are_refused_and_other_ways_to_write_them_declared() 
     assert stepped(born, step="date", to="month", format="%d.%m.%Y") == ["1999-12", "2000-02"]
     with pytest.raises(StirredError, match=r"1999-03-25"):  # by the format there is no month 25
         stepped(pl.Series("born", ["2000-01-02", "1999-03-25"]), step="date", to="month", format="%Y-%d-%m")
-    with pytest.raises(StirredError, match="after the day on which age is counted"):
+    with pytest.raises(StirredError, match="after on = 2019-12-31, on which the age is counted"):
         stepped(pl.Series("born", ["2020-01-01"]), step="date", to="age", on="2019-12-31")
     with pytest.raises(StirredError, match="an age needs the day"):
         stepped(born, step="date", to="age")
@@ -595,7 +595,7 @@ def test_a_column_that_is_not_there_is_said() -> None:
         ),
         (
             {"mechanism": {"name": "CKM"}},
-            "plan.toml [mechanism] name: 'CKM' is called otherwise here. Fix: name = \"cell-key\" under [mechanism].",
+            "plan.toml [mechanism] name: 'CKM' is called otherwise here. Fix: the mechanism \"cell-key\" does it.",
         ),
         (
             {"mechanism": {"name": "synthpop"}},

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from stirred.cli.option_words import bad_plan
 from stirred.cli.output import emit, emit_json, facts, five, heading, paragraph, say, table
-from stirred.cli.plan_shown import doubt_facts
+from stirred.cli.plan_shown import doubt_facts, errors_out
 from stirred.cli.swap_options import Options, names
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import doubt_rows
@@ -19,9 +21,12 @@ from stirred.release.plan_file import planned
 from stirred.release.plan_sections import PlanFile
 from stirred.release.plan_writing import write_plan
 from stirred.release.prepared import Prepared, prepare
+from stirred.release.scan import problems_of
 from stirred.spec.brief import promise_rows
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.explain import explain
 from stirred.spec.given_numbers import loss
+from stirred.spec.problems import StirredError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +69,24 @@ def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: boo
     if wished.write is not None:
         _write(advice, options, wished.write)
     doubts = advice.plan.doubts
+    accepted = [doubt for doubt in doubts if doubt.name in (names(options.accept) or ()) and not doubt.final]
+    problems = [*problems_of(lambda: refuse_doubts(doubt for doubt in doubts if doubt not in accepted))]
     if as_json:
         written = None if wished.write is None else str(wished.write)
-        emit_json({**advice.values, "doubts": doubt_facts(doubts), "written": written})
+        errors = {"errors": errors_out(problems)} if problems else {}
+        emit_json({**advice.values, "doubts": doubt_facts(doubts, accepted), "written": written, **errors})
+        if problems:
+            raise typer.Exit(StirredError.exit_code)
         return
-    _show(advice, verbose=verbose)
+    _show(advice, accepted, verbose=verbose)
     if wished.write is not None:
         emit()
-        facts([("plan", str(wished.write)), ("next", f"stirred release {wished.write}")])
+        next_step = [] if problems else [("next", f"stirred release {wished.write}")]
+        facts([("plan", str(wished.write)), *next_step])
     elif advice.chosen is not None:
         paragraph("Nothing was written. --write PLAN.toml writes this as a plan.")
+    if problems:
+        raise StirredError(problems)
 
 
 def _write(advice: Advice, options: Options, path: Path) -> None:
@@ -114,7 +127,7 @@ def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options
     return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
 
 
-def _show(advice: Advice, *, verbose: bool) -> None:
+def _show(advice: Advice, accepted: Sequence[Doubt], *, verbose: bool) -> None:
     chosen, grid = advice.chosen, advice.grid
     if chosen is None:
         heading("No member meets all wishes")
@@ -126,7 +139,7 @@ def _show(advice: Advice, *, verbose: bool) -> None:
             ("unchanged", advice.plan.unchanged),
             # Without a proposal there is no one loss: the table has each candidate's.
             *(promise_rows(advice.plan.specification) if chosen is not None else []),
-            *doubt_rows(advice.plan.doubts),
+            *doubt_rows(advice.plan.doubts, accepted=accepted),
         ]
     )
     if verbose:

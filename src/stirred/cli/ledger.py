@@ -84,7 +84,9 @@ def add(
     specification: Annotated[
         Text, arg("[SPEC]", "A specification (JSON or TOML), a bundle, or a catalogue name.")
     ] = None,
-    mechanism: Annotated[str, opt("--mechanism NAME", "What made the release.")] = "elsewhere",
+    mechanism: Annotated[
+        Text, opt("--mechanism NAME", "What made the release (default: what a bundle or specification says).")
+    ] = None,
     purpose: Annotated[str, opt("--purpose TEXT", "What it is for.")] = "",
     derived_from: Annotated[
         Names, opt("--derived-from ENTRY", "ENTRY whose output it was computed from: it costs nothing.")
@@ -119,7 +121,7 @@ def add(
     It happened, so the policy cannot refuse it.
     """
     from stirred.data.place import MANIFEST
-    from stirred.release.bundle import bundle_checksum, bundle_origin
+    from stirred.release.bundle import bundle_checksum, bundle_origin, stated_mechanism
     from stirred.release.ledger import Request
 
     given = None if specification is None else read_specification(specification).specification
@@ -131,7 +133,7 @@ def add(
         parameters = origin.get("parameters", {})
         origin["parameters"] = {**parameters, "data": {**(parameters.get("data") or {}), "name": name}}
     request = Request(
-        mechanism=mechanism,
+        mechanism=mechanism or (stated_mechanism(folder) if specification else "") or "elsewhere",
         specification=given,
         purpose=purpose,
         who=who,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import sys
 import warnings
@@ -175,6 +176,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
     """
     from stirred.cli.option_words import in_options
     from stirred.cli.output import emit_json, say
+    from stirred.data.spelling import elsewhere
     from stirred.spec.problems import Problem, StirredError
 
     if isinstance(error, StirredError):
@@ -196,7 +198,9 @@ def _report(error: Exception, *, as_json: bool) -> int:
         text = error.format_message().strip().rstrip(".")
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "stirred"
-        problems, code = (Problem(what=text, where=place, remedy=f"see `{place} --help`"),), REFUSED
+        command = re.match("No such command '([^']*)'", text)  # perhaps a method of another program
+        what, remedy = (elsewhere(command[1]) if command else None) or (text, f"see `{place} --help`")
+        problems, code = (Problem(what=what, where=place, remedy=remedy),), REFUSED
     elif os.environ.get("STIRRED_DEBUG"):
         raise error
     else:

@@ -85,7 +85,9 @@ def _setting(key: str, model: type[Settings]) -> dict[str, Any]:
 
 
 def _in_words(setting: dict[str, Any]) -> str:
-    default = "" if setting["default"] in (None, []) else f"; default {setting['default']}"
+    given = setting["default"]
+    given = given.get("file", given) if isinstance(given, dict) else given  # what a file has in it is read later
+    default = "" if given in (None, []) else f"; default {', '.join(given) if isinstance(given, list) else given}"
     needed = "; needed" if setting["required"] else default
     example = "" if setting["example"] is None else f" Such as {setting['example']!r}."
     return f"{setting['description']} ({setting['type']}{needed}; {setting['option']}){example}"

@@ -245,7 +245,7 @@ def _refuse_what_is_there(out: Path | None) -> None:
     """Refuse a folder that exists before anything is loaded that reads plans and data: that takes seconds."""
     from stirred.data.place import check_place
 
-    if out is not None and os.path.lexists(out):
+    if out is not None and os.path.lexists(out) and not os.path.isfile(out):  # the plan knows whether it is an input
         check_place(out)
 
 
@@ -256,7 +256,7 @@ def _named_in(plan: Path) -> Path | None:
         out = release.get("out") if isinstance(release, dict) else None
     except (OSError, ValueError, RecursionError):
         return None
-    return plan.parent / out if isinstance(out, str) and ":" not in out and "\0" not in out else None
+    return plan.parent / out if isinstance(out, str) and out.strip() and ":" not in out and "\0" not in out else None
 
 
 def _no_options_beside_plan(options: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from stirred.data.codebook import (
     Codebook,
@@ -24,7 +24,7 @@ from stirred.data.codebook import (
 from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Dialect, read_text
-from stirred.data.spelling import meant, near, told_once
+from stirred.data.spelling import meant, misshapen, near, told_once
 from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
@@ -222,9 +222,8 @@ class _Reader:
         try:
             return model.model_validate(item)
         except ValidationError as error:
-            known = list(model.model_fields)
             for detail, hint in told_once(error.errors(include_url=False), model):
-                self.problems.append(_problem(detail, place=place, known=known, hint=hint))
+                self.problems.append(_problem(detail, place=place, model=model, hint=hint))
             return None
 
 
@@ -252,13 +251,15 @@ def _unknown(key: str, where: EntryPlace, *, known: list[str], hint: str) -> Pro
     return where.problem(f"there is no setting called '{key}'", remedy)
 
 
-def _problem(detail: Any, *, place: EntryPlace, known: list[str], hint: str) -> Problem:
+def _problem(detail: Any, *, place: EntryPlace, model: type[BaseModel], hint: str) -> Problem:
     parts = [str(part) for part in detail["loc"]]
     where = place._replace(key=" ".join(place_of([part]) for part in detail["loc"]))
     if detail["type"] == "extra_forbidden":
-        return _unknown(parts[-1], where, known=known, hint=hint)
+        return _unknown(parts[-1], where, known=list(model.model_fields), hint=hint)
     if detail["type"] == "missing":
         return where.problem(f"'{parts[-1]}' is missing", "add it")
+    if (found := misshapen(detail, model)) is not None:
+        return where.problem(*found)
     message = str(detail["msg"])
     what = f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}"
     return where.problem(what, "see `stirred schema codebook`")

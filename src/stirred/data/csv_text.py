@@ -24,6 +24,11 @@ LONGEST_NAME: Final = 200
 _NUMBER: Final = r"^\s*[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _NAMES: Final = "put a first line with the names of the columns into the file"
 
+_PACKED: Final = (
+    (b"\x1f\x8b", "a gzip file", "name it .csv.gz"),
+    (b"PK\x03\x04", "a zip archive", "unpack it"),
+)
+
 
 def read_csv(place: Source, separator: str | None = None) -> pl.DataFrame:
     """Return the columns of a file as text; refuse a file whose lines or signs are damaged."""
@@ -70,6 +75,9 @@ def csv_header(place: Source, separator: str | None = None) -> tuple[list[str], 
     if start.startswith(b"PAR1"):
         remedy = f"rename it to {place.path.with_suffix('.parquet').name}"
         raise bad_file("this is a Parquet file and not CSV", where=str(place), remedy=remedy)
+    for begin, kind, remedy in _PACKED:
+        if start.startswith(begin):
+            raise bad_file(f"this is {kind} and not CSV", where=str(place), remedy=remedy)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _not_utf8(place, "this is UTF-16", encoding="utf16")
     if b"\n" not in start and b"\r" in start:
@@ -149,7 +157,9 @@ def _csv_error(place: Source, error: Exception, *, separator: str, width: int) -
             return bad_file(
                 f"lines have more fields than the {width} columns of the header ({lines})",
                 where=str(place),
-                remedy="put fields that hold a separator into quotes",
+                remedy="put fields that hold a separator into quotes"
+                if width > 1
+                else f"line 1 has no {separator!r}: declare the separator of the file, or put its fields into quotes",
             )
     return unreadable_because(place, error)
 
@@ -287,7 +297,7 @@ def _check_first_line(place: Source, frame: pl.DataFrame) -> None:
             )
     half = frame.width > 1 and 2 * sum(suspect) >= frame.width and sum(suspect) > 1
     if half or all(one or other for one, other in zip(suspect, _numbers(frame.columns), strict=True)):
-        raise _no_header(place, f"{sum(suspect)} of its {frame.width} fields occur again in their columns")
+        raise _no_header(place, f"{sum(suspect)} of its {frame.width} values also stand below it")
 
 
 def _numbers(names: Sequence[str]) -> list[bool]:

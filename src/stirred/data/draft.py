@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -13,6 +14,7 @@ from stirred.data.identifying import identifying
 from stirred.data.labelled import Labelled
 from stirred.data.natural import sorted_values
 from stirred.data.validate import as_text
+from stirred.data.whole import comma_columns, with_points
 from stirred.spec.hierarchy import Hierarchy
 
 MOST_CODES: Final = 60
@@ -36,12 +38,23 @@ def draft_codebook(
     households: Labelled, persons: Labelled | None = None, *, hid: str | None = None, title: str = ""
 ) -> str:
     """Return the TOML text of a codebook that fits the files, its guesses marked by comments."""
-    return "\n".join(_sections(households, persons, hid=hid, title=title))
+    commas = any(comma_columns(table.frame) for table in (households, persons) if table is not None)
+    homes, people = _with_points(households), None if persons is None else _with_points(persons)
+    return "\n".join(_sections(homes, people, hid=hid, title=title, commas=commas))
 
 
-def _sections(households: Labelled, persons: Labelled | None, *, hid: str | None, title: str) -> Iterator[str]:
+def _with_points(table: Labelled) -> Labelled:
+    commas = [with_points(pl.col(name)) for name in comma_columns(table.frame)]
+    return replace(table, frame=table.frame.with_columns(commas)) if commas else table
+
+
+def _sections(
+    households: Labelled, persons: Labelled | None, *, hid: str | None, title: str, commas: bool
+) -> Iterator[str]:
     yield "".join(f"# {line}\n" for line in ("A codebook " + WARNING).replace("; ", ";\n").split("\n"))
-    yield f"[codebook]\ntitle = {quoted(title)}\ndraft = true  # remove this line when you have checked all below\n"
+    decimal = 'decimal = ","  # columns of the file have numbers with decimal commas\n' if commas else ""
+    draft = "draft = true  # remove this line when you have checked all below\n"
+    yield f"[codebook]\ntitle = {quoted(title)}\n{decimal}{draft}"
     ids: list[str] = []
     files: list[tuple[File, Labelled]] = [("households", households)]
     if persons is not None:

@@ -155,8 +155,14 @@ class Microdata:
         if (total := int(counts.sum())) > _MOST_COUNTED:
             what = f"{total:,} records are more than a table of counts may have here ({_MOST_COUNTED:,})"
             raise bad_file(what, where=where, remedy="give the records themselves, as Parquet")
+        cells = homes.drop(count)
+        if cells.width and len(twice := cells.is_duplicated().arg_true()):
+            what = (
+                f"cells of the table stand in it more than once ({counted(twice.head(5).to_list(), total=len(twice))})"
+            )
+            raise bad_file(what, where=self.household_source, remedy="give each combination of values one row")
         rows = pl.int_range(homes.height, eager=True).repeat_by(counts).explode().drop_nulls()
-        return replace(self, households=homes.drop(count)[rows])
+        return replace(self, households=cells[rows])
 
     def with_missing(self, declared: Declared) -> Microdata:
         """Return the data in which the declared texts are missing values."""
@@ -408,11 +414,21 @@ def missing_column(name: str, available: Sequence[str], *, where: str, role: str
         remedy = f'the name in the file begins or ends with a space, "{spaced}": take the space out of its header'
     else:
         remedy = which_column([name], available)
+    named = f"named {'as' if role.startswith(('a ', 'an ')) else 'in'} {role}"
     return Problem(
-        what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
+        what=f'there is no column "{name}" ({named}); there are {listed(list(available)[:30])}',
         where=where,
         remedy=remedy,
     )
+
+
+def absent_variable(data: Microdata, name: str, *, where: str, role: str) -> Problem:
+    """Return the problem of a named column that is an identifier, or is in no file."""
+    if name in data.identifiers:
+        what, remedy = f'"{name}" is declared an identifier', "name another column"
+        elsewhere = "take it out of id under [data] of the plan, and out of [link] id and type id in the codebook"
+        return Problem(what=what, where=where, remedy=f"if it is not, {elsewhere}; otherwise {remedy}")
+    return missing_column(name, [*data.variables, *data.person_variables], where=where, role=role)
 
 
 def null_problem(column: pl.Series, *, source: str, role: str) -> Problem | None:

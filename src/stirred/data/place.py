@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -341,13 +341,13 @@ def _is_release(folder: Path) -> bool:
     return bundle or os.path.isfile(folder / CHECKSUMS)
 
 
-def check_place(out: Path, *, replace: bool = False) -> None:
-    """Refuse a place where nothing new can be made."""
+def check_place(out: Path, *, replace: bool = False, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a place where nothing new can be made; ``inputs`` are the files that a release reads."""
     # os.path answers False where a folder may not be looked into; pathlib would raise.
     if os.path.lexists(out) and not replace:
-        raise bad_plan(
-            "something is already there", where=str(out), remedy="choose a new folder, or remove the old one"
-        )
+        read = any(os.path.exists(each) and os.path.exists(out) and os.path.samefile(each, out) for each in inputs)
+        what = "this is a file that the release reads" if read else "something is already there"
+        raise bad_plan(what, where=str(out), remedy="choose a new folder")
     if whole := next((each for each in out.absolute().parents if _is_release(each)), None):
         what = f"{whole} is a release, and nothing may be added to it: confidential files would lie beside public ones"
         raise bad_plan(what, where=str(out), remedy="choose a place outside of it")

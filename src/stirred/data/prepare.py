@@ -13,10 +13,13 @@ from stirred.data.columns import Columns, ParquetColumns, as_polars
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, counted
-from stirred.data.steps import NUMBER, Count, Drop, Split, Step, closed
+from stirred.data.steps import NUMBER, Count, Drop, Split, Step, closed, day_of
 from stirred.data.whole import decimal_commas
 from stirred.spec.problems import Problem, StirredError
 
+_OF_DAYS: Final = (
+    'days are put into bands by breaks = [1950-01-01, 1980-01-01], or made coarser by step = "date" with to = "year"'
+)
 _NO_NUMBER: Final = (
     'if they mean a missing value, declare them: missing = ["NA", "."] under [data]; another text becomes a number by '
     'a step before this one: step = "recode", map = { "none" = 0 }, keep = true'
@@ -78,7 +81,7 @@ def _split(step: Split, data: Microdata) -> Microdata:
     absent = [name for name in step.names if name not in flat.columns]
     if absent or data.persons is not None:
         where = data.household_source
-        problems = [missing_column(name, flat.columns, where=where, role="split") for name in absent]
+        problems = [missing_column(name, flat.columns, where=where, role="[[prepare]]") for name in absent]
         what, remedy = "the file has persons of its own", "leave the step out: it is for one flat file"
         raise DataError(problems or [Problem(what=what, where=where, remedy=remedy)])
     if flat[step.hid].null_count():
@@ -141,7 +144,7 @@ def _stepped(data: Microdata, step: Step, seen: list[Change] | None) -> Microdat
     files = " and ".join(dict.fromkeys(source for source, _ in there))
     known = {name for _, frame in there for name in frame.columns}
     problems = [
-        missing_column(name, sorted(known), where=files, role="prepare") for name in step.names if name not in known
+        missing_column(name, sorted(known), where=files, role="[[prepare]]") for name in step.names if name not in known
     ]
     if data.hid is not None and data.hid in step.names:
         remedy = "leave it: it is re-issued on release"
@@ -191,7 +194,7 @@ def _unfit(step: Step, column: pl.Series, source: str) -> Iterator[Problem]:
     what, remedy = f"{step.no_answer} {len(told):,} of its values", step.answer
     if len(odd):
         what = "it has values that are not numbers"
-        remedy = decimal_commas(odd) or _NO_NUMBER
+        remedy = _OF_DAYS if day_of(str(odd[0])) else decimal_commas(odd) or _NO_NUMBER
     such = f", such as {shown(told.head(5).to_list())}"
     yield Problem(what=what + such, public=what, where=where, remedy=remedy)
 

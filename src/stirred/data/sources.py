@@ -246,6 +246,9 @@ def unreadable_because(place: Source, error: BaseException) -> DataError:
     """Return the problem of a file that a reader gave up on, in its words but without values of the file."""
     if type(error).__name__ == "PanicException":  # its words are for whoever wrote the reader
         return unreadable("its reader gives up in the middle of it: the file is damaged", where=str(place))
+    if isinstance(error, PermissionError) or "Permission denied" in str(error):
+        remedy = "ask its owner for the right to read it"
+        return bad_file("you may not read it", where=str(place), remedy=remedy)
     # A reader may quote the data it stumbled over, between backquotes: that is not for a message.
     text = re.sub(r"`.*?(`|$)", "a value", str(error).strip(), flags=re.DOTALL)
     reason = next(iter(text.splitlines()), "")[:200] or type(error).__name__
@@ -258,8 +261,10 @@ def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a text file"
-        raise bad_plan(f"cannot read {called}: {reason}", where=str(path), remedy="check the path") from None
+        reason, remedy = getattr(error, "strerror", None), "check the path"
+        if reason is None:
+            reason, remedy = "it is not UTF-8", "save it as UTF-8"
+        raise bad_plan(f"cannot read {called}: {reason}", where=str(path), remedy=remedy) from None
     try:
         # Decimals stay decimals: rate = 0.05 is exactly 1/20.
         return tomllib.loads(text, parse_float=Decimal)
@@ -272,4 +277,6 @@ def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
             remedy = f'put it in quotes: {bare[1]} = "{bare[2]}"'
         elif comma := re.search(r"^\s*([\w.-]+)\s*=\s*([+-]?\d+),(\d+)\s*(#.*)?$", text, re.MULTILINE):
             remedy = f"decimals have a point: write {comma[1]} = {comma[2]}.{comma[3]}"
+        elif re.search(r"overwrite a value|twice|immutable", str(error)):
+            remedy = "the same key or section stands twice: leave one out"
         raise bad_plan(f"this is not TOML ({error})", where=str(path), remedy=remedy) from None

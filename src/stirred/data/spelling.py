@@ -9,6 +9,8 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
+from stirred.spec.problems import as_given
+
 
 def near(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, whatever its case of letters.
@@ -52,8 +54,8 @@ _OF_R: Final = {
 }
 # Methods that are here, under another name or as another command.
 _HERE: Final = {
-    **dict.fromkeys(("ckm", "cellkeymethod", "ptable"), 'name = "cell-key" under [mechanism]'),
-    **dict.fromkeys(("recordswap", "recordswapping", "trs"), 'name = "targeted-record-swap" under [mechanism]'),
+    **dict.fromkeys(("ckm", "cellkeymethod", "ptable"), 'the mechanism "cell-key" does it'),
+    **dict.fromkeys(("recordswap", "recordswapping", "trs"), 'the mechanism "targeted-record-swap" does it'),
     **dict.fromkeys(("suda", "dissuda"), "it measures, and changes nothing: `stirred risk FILE --keys COLUMNS`"),
     **dict.fromkeys(
         ("ldiversity", "tcloseness"),
@@ -68,7 +70,7 @@ def elsewhere(name: str) -> tuple[str, str] | None:
     >>> print(*elsewhere("localSuppression"), sep=". ")
     'localSuppression' is not in stirred. sdcMicro does it: localSuppression()
     >>> print(*elsewhere("CKM"), sep=": ")
-    'CKM' is called otherwise here: name = "cell-key" under [mechanism]
+    'CKM' is called otherwise here: the mechanism "cell-key" does it
     >>> elsewhere("top-code") is None
     True
     """
@@ -115,13 +117,28 @@ def misshapen(detail: Any, model: type[BaseModel], *, called: str = "") -> tuple
         names = re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
         begin = f"{hint}There are" if (hint := meant(tag, names)) else "write one of"
         return f"there is no {word} '{tag}'", f"{begin} {', '.join(names)}"
-    if inside or key not in model.model_fields or not [*_models(model.model_fields[key].annotation)]:
+    if not inside and key in model.model_fields and [*_models(model.model_fields[key].annotation)]:
+        if kind == "list_type" and isinstance(given, dict):
+            return "it is a list, and this is one entry", f"write [[{called or key}]], with double brackets"
+        if kind == "model_type" and isinstance(given, list):
+            return "it is no list", f"write [{called or key}], with single brackets"
+    if kind not in _SHAPES:
         return None
-    if kind == "list_type" and isinstance(given, dict):
-        return "it is a list, and this is one entry", f"write [[{called or key}]], with double brackets"
-    if kind == "model_type" and isinstance(given, list):
-        return "it is no list", f"write [{called or key}], with single brackets"
-    return None
+    shape, example = _SHAPES[kind]
+    *_, last = (part for part in detail["loc"] if isinstance(part, str))
+    if kind == "list_type" and isinstance(given, str | int):
+        example = f'["{given}"]'
+    if detail["loc"][-1] != last:  # of an entry of a list
+        example = f"[{example}]"
+    return f"{as_given(given)[:60]} is not {shape}", f"write {shape}, such as {last} = {example}"
+
+
+# What a value should be, by the error of pydantic, and how such a value is written.
+_SHAPES: Final = {
+    "list_type": ("a list", '["..."]'),
+    "dict_type": ("a table", '{ a = "b" }'),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), ("a whole number", "3")),
+}
 
 
 def keys(model: type[BaseModel], place: Sequence[Any]) -> list[str]:

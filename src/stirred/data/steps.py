@@ -57,7 +57,7 @@ _ROWS: Final = (
 )
 # Keys by which people ask for steps that are computed from the file, and what to declare instead.
 _COMPUTED: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(("quantile", "percentile", "top_percent"), _CAP),
+    **dict.fromkeys(("quantile", "percentile", "top_percent", "q"), _CAP),
     **dict.fromkeys(("fewer_than", "min_count", "rare", "k"), _RARE),
     **dict.fromkeys(("rows", "where", "records"), _ROWS),
 }
@@ -81,14 +81,15 @@ class Step(BaseModel):
     said: ClassVar[str] = ""
     no_answer: ClassVar[str] = "the step has no answer for"
     answer: ClassVar[str] = "declare one for every value that may occur, or say what becomes of all others"
+    computed: ClassVar[Mapping[str, tuple[str, str]]] = _COMPUTED
 
     @model_validator(mode="before")
     @classmethod
     def _declared(cls, given: Any) -> Any:
         for key, value in given.items() if isinstance(given, dict) else ():
             by_share = key == "at" and isinstance(value, str) and ("%" in value or value.startswith("p"))
-            if key in _COMPUTED or by_share:
-                what, remedy = _COMPUTED.get(key, _CAP)
+            if key in cls.computed or by_share:
+                what, remedy = cls.computed.get(key, _CAP)
                 raise _wrong(what, remedy)
         return given
 
@@ -230,13 +231,15 @@ def _decimal(value: Any) -> Any:
     except InvalidOperation:
         found = Decimal("NaN")
     if not found.is_finite() or abs(found) >= _LARGEST or found != round(found, 18):
-        raise _wrong(f"{as_given(value)} is not a number", "write one such as 85 or 0.5")
+        days = "; days are put into bands: step = 'band', breaks = [1950-01-01, 1980-01-01]"
+        more = days if isinstance(value, date) else ""
+        raise _wrong(f"{as_given(value)} is not a number", f"write one such as 85 or 0.5{more}")
     return found
 
 
 def _date(value: Any) -> Any:
     """Return a day."""
-    found = _day(value) if isinstance(value, str) else value
+    found = day_of(value) if isinstance(value, str) else value
     if not isinstance(found, date) or isinstance(found, datetime):
         raise _wrong(f"{str(value)!r} is not a day", "write one such as 2020-12-31")
     return found
@@ -263,7 +266,7 @@ Break = Annotated[
     Decimal | date,
     BeforeValidator(
         lambda value: (
-            _date(value) if isinstance(value, date) or (isinstance(value, str) and _day(value)) else _decimal(value)
+            _date(value) if isinstance(value, date) or (isinstance(value, str) and day_of(value)) else _decimal(value)
         ),
         json_schema_input_type=int | float | str,
     ),
@@ -295,10 +298,10 @@ def _number(text: str) -> tuple[Fraction, str] | None:
     return None if found is None or abs(value) >= _LARGEST else (value, found["end"] or "")
 
 
-def _day(text: str, pattern: str | None = None) -> date | None:
+def day_of(text: str, pattern: str | None = None) -> date | None:
     """Return a day, with or without a time after it; None for any other text.
 
-    >>> _day("2020-12-31 11:59:00"), _day("31.12.2020", "%d.%m.%Y"), _day("2020-13-01")
+    >>> day_of("2020-12-31 11:59:00"), day_of("31.12.2020", "%d.%m.%Y"), day_of("2020-13-01")
     (datetime.date(2020, 12, 31), datetime.date(2020, 12, 31), None)
     """
     try:
@@ -495,6 +498,12 @@ class Round(_Numeric):
         return super().declares(variable)
 
 
+_DAYS: Final = (
+    'days are read as 2020-12-31, or as format = "%d.%m.%Y" says; texts that mean a missing value are declared: '
+    'missing = ["NA"] under [data]'
+)
+
+
 class Band(_Numeric):
     """Replace numbers or dates by the band they are in, such as 18-64."""
 
@@ -508,6 +517,8 @@ class Band(_Numeric):
     @model_validator(mode="after")
     def _one_way(self) -> Band:
         breaks: list[Any] = self.breaks or []
+        if self.width is not None and self.breaks is not None:
+            raise _wrong("bands have either a width or breaks", "give width or breaks, not both")
         mixed = len({type(each) for each in breaks}) > 1
         if (self.width is None) == (self.breaks is None) or mixed or any(a >= b for a, b in pairwise(breaks)):
             raise _wrong("bands need either a width, or breaks that rise", "write such as breaks = [0, 18, 65]")
@@ -521,7 +532,7 @@ class Band(_Numeric):
     @property
     def answer(self) -> str:  # type: ignore[override]
         """Say how days are written, where the bands are of days."""
-        return _Numeric.answer if self.numeric else Dates.answer
+        return _Numeric.answer if self.numeric else _DAYS
 
     @property
     def words(self) -> str:
@@ -566,7 +577,7 @@ class Band(_Numeric):
 
     def of(self, text: str) -> str | None:
         if not self.numeric:
-            return None if (day := _day(text)) is None else self._label(*self._ends(day))
+            return None if (day := day_of(text)) is None else self._label(*self._ends(day))
         if (found := _number(text)) is None:
             return None
         (value, end), (low, next_low) = found, self._ends(found[0])
@@ -617,11 +628,15 @@ class Dates(_ByValue):
         default=None, description='How texts write days, such as "%d.%m.%Y"; by default 2020-12-31.'
     )
 
-    no_answer: ClassVar[str] = "not a day, or after the day on which age is counted:"
-    answer: ClassVar[str] = (
-        'days are read as 2020-12-31, or as format = "%d.%m.%Y" says; texts that mean a missing value are declared: '
-        'missing = ["NA"] under [data]'
-    )
+    @property
+    def no_answer(self) -> str:  # type: ignore[override]
+        """Say what is wrong with a value."""
+        return "not a day:" if self.on is None else f"not a day, or after on = {self.on}, on which the age is counted:"
+
+    @property
+    def answer(self) -> str:  # type: ignore[override]
+        """Say how days are written, and for ages that nobody may be born later."""
+        return _DAYS if self.on is None else f"name a day on which all were born, with on; {_DAYS}"
 
     @model_validator(mode="after")
     def _one_day(self) -> Dates:
@@ -645,7 +660,7 @@ class Dates(_ByValue):
 
     def of(self, text: str) -> str | None:
         # No value is read in two ways: with a format, 2000-01-02 is not taken for the second of January.
-        if (day := _day(text, self.format)) is None:
+        if (day := day_of(text, self.format)) is None:
             return None
         if self.on is not None:
             years = self.on.year - day.year - ((self.on.month, self.on.day) < (day.month, day.day))
@@ -674,6 +689,10 @@ class First(_ByValue):
     no_answer: ClassVar[str] = "numbers of different length, whose leading zeros may be lost:"
     answer: ClassVar[str] = "keep the codes as text, with their zeros; or recode them by a map or a hierarchy"
     said: ClassVar[str] = "cut to the first {characters} characters"
+    computed: ClassVar[Mapping[str, tuple[str, str]]] = {
+        **_COMPUTED,
+        "k": ("it keeps characters, and there is no k", "write how many, such as characters = 3"),
+    }
 
     def of(self, text: str) -> str | None:
         return text[: self.characters]

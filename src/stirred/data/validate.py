@@ -122,7 +122,7 @@ def _link_problems(files: Mapping[File, _CheckedFile], codebook: Codebook) -> It
     alike = f"{ALIKE}; or " if len(lacking) == 1 and len(files) == 2 else ""
     for table in lacking:
         yield Problem(
-            what=f'there is no column "{hid}" (wanted as hid); there are {names_text(list(table.columns))}',
+            what=f'there is no column "{hid}" (named in hid); there are {names_text(list(table.columns))}',
             where=table.source,
             remedy=f"{alike}add it, or correct [link] in the codebook",
         )
@@ -130,7 +130,7 @@ def _link_problems(files: Mapping[File, _CheckedFile], codebook: Codebook) -> It
     absent = [name for name in codebook.id if name not in everywhere]
     if absent and ("persons" in files or not codebook.of("persons")):
         yield Problem(
-            what=f"there is no column {listed(absent)} (wanted as id)",
+            what=f"there is no column {listed(absent)} (named in id)",
             where=" and ".join(table.source for table in files.values()),
             remedy="add it, or correct [link] in the codebook",
         )

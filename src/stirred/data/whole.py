@@ -16,6 +16,7 @@ MISSING_LIKE: Final = ("NA", "N/A", "#N/A", "NaN", "null", "NULL", "None", "nan"
 _WHOLE: Final = r"^[+-]?[0-9]+(\.0*)?$"
 _POINT: Final = r"^([+-]?[0-9]+)\.0*$"
 _COMMA: Final = r"^\s*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?\s*$"
+_COMMAS: Final = r"^-?[0-9]+(,[0-9]+)?$"
 _PLAIN_WHOLE: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 _PLAIN_DECIMAL: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 # Rows that show at a glance that a column holds something else, of texts by Python before any expression.
@@ -84,6 +85,16 @@ def decimal_commas(texts: pl.Series) -> str:
         "this file has decimal commas: declare decimal = ',' under [data] of a plan or [codebook] of a codebook, or "
         "write a point in the file"
     )
+
+
+def comma_columns(frame: pl.DataFrame) -> list[str]:
+    """Return the columns of texts that are all numbers, some of them with a decimal comma.
+
+    >>> comma_columns(pl.DataFrame({"paid": ["1,5", "2", None], "name": ["a,5", "b", "c"], "whole": ["1", "2", "3"]}))
+    ['paid']
+    """
+    texts = [name for name in frame.columns if frame[name].dtype == pl.String and _at_a_glance(frame[name], _COMMAS)]
+    return [n for n in texts if frame[n].str.contains(_COMMA).any() and frame[n].str.contains(_COMMAS).all()]
 
 
 def with_points(column: pl.Expr) -> pl.Expr:

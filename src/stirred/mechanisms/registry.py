@@ -306,11 +306,13 @@ def _unknown_setting(key: str, kind: type[Mechanism], hint: str, words: Any) -> 
     model = kind.settings_model
     others = [each.settings_model for each in usable().values() if not issubclass(each.settings_model, model)]
     base = next(each for each in model.__mro__[1:] if any(issubclass(other, each) for other in others))
-    takes = words.taken([each for each in model.model_fields if each not in getattr(base, "model_fields", {})])
     if is_setting(key):
+        takes = words.taken([each for each in model.model_fields if each not in getattr(base, "model_fields", {})])
         what = f"the {kind.name.replace('-', ' ')} has no {words.called(key)}"
         return Problem(what=what, where=words.place(key), remedy=f"leave it out; it takes {takes}")
-    remedy = f"{hint}{'I' if hint else 'remove it, or check its spelling: i'}t takes {takes}"
+    remedy = (
+        f"{hint}{'I' if hint else 'remove it, or check its spelling: i'}t takes {words.taken(model.setting_names())}"
+    )
     return Problem(what=f"there is no setting called '{key}'", where=words.place(key), remedy=remedy)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from stirred.data.bundle import SEEDED_MARK, checksum, files_of
 from stirred.data.place import MANIFEST, Place, appearing
+from stirred.spec.document import mechanism_in
 from stirred.spec.domain import file_identity
 from stirred.spec.specification import Specification
 
@@ -53,6 +54,17 @@ def bundle_origin(folder: Path) -> dict[str, Any]:
         return {"inputs": inputs, "parameters": dict(stated["plan"])}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def stated_mechanism(place: Path) -> str:
+    """Return the name of the mechanism that a bundle, a published folder or a specification states; empty if none."""
+    for path in (place / "public" / "specification.json", place / "specification.json", place):
+        try:
+            found = mechanism_in(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return "" if found is None else found.name
+    return ""
 
 
 def identified(folder: Path, specification: Specification) -> Specification:

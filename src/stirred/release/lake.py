@@ -49,7 +49,7 @@ def at_hand(planned: Planned, *, shown: Shown = nullcontext, releasing: bool = F
     remove_copies(planned.out)
     # Or hours of copying would be in vain.
     if releasing:
-        check_place(planned.out)
+        check_place(planned.out, inputs=planned.files)
     if planned.codebook is not None:
         Codebook.read(planned.codebook)
     if planned.ledger is not None:

@@ -55,6 +55,12 @@ class Planned:
         return None if self.plan.data.codebook is None else self.folder / local_path(self.plan.data.codebook)
 
     @property
+    def files(self) -> list[Path]:
+        """Return the files that a release reads; what lies at an address is left out."""
+        named = (*self.plan.data.given.values(), self.plan.data.persons, self.plan.data.codebook)
+        return [Source.of(self._table(name)).path for name in named if name is not None and "://" not in name]
+
+    @property
     def settings(self) -> Settings:
         """Return the settings of the mechanism, those that name a file with what it holds."""
         settings, data = self.plan.mechanism.settings, self.plan.data
@@ -222,6 +228,9 @@ def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
     if len(given) == 1 and plan.data.persons is not None and given != ["households"]:
         remedy = "name the other file with households"
         yield Problem(what="persons belong to households", where=f"{where} persons", remedy=remedy)
+    if not plan.release.out.strip():
+        remedy = "name a folder that does not exist yet"
+        yield Problem(what="it is empty", where=f"{source} [release] out", remedy=remedy)
     if plan.design is not None and given != ["sample"]:
         remedy = "name the file of the survey with sample under [data]"
         yield Problem(what="only a sample has a design", where=f"{source} [design]", remedy=remedy)
@@ -245,9 +254,9 @@ def _engine_problems(engine: EngineSection | None, source: str) -> Iterator[Prob
 _NO_MECHANISM = MechanismSection(settings=Settings())
 # What a section must have at least, for a plan without it.
 _LEAST = {
-    "data": "[data] households = 'households.csv'",
-    "mechanism": "[mechanism] swap = 'county', rate = '5%'",
-    "release": "[release] out = 'bundle', the folder that the bundle goes to",
+    "data": 'a line [data], and below it households = "households.csv"',
+    "mechanism": 'a line [mechanism], and below it, on a line each, swap = "county" and rate = "5%"',
+    "release": 'a line [release], and below it out = "bundle", the folder that the bundle goes to',
 }
 
 
@@ -265,13 +274,13 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
         return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
     if detail["type"] == LEARNED:
         return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
-    if (told := misshapen(detail, PlanFile)) is not None:
-        return Problem(what=told[0], where=where, remedy=told[1])
     message, given = str(detail["msg"]), as_given(detail.get("input"))[:60]
-    if place[-1:] and place[-1] in KINDS:  # of several none would do
+    if place[-1:] and place[-1] in KINDS and detail["type"] != "literal_error":  # of several none would do
         what = f"{given} is not a number or text that can be used here"
         where = f"{source} {section}{place_of(detail['loc'][1:-1])}".strip()
         return Problem(what=what, where=where, remedy="write one such as 2, 0.05, '1/20' or '5%'")
+    if (told := misshapen(detail, PlanFile)) is not None:
+        return Problem(what=told[0], where=where, remedy=told[1])
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,

@@ -20,7 +20,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.place import check_place, sweep
 from stirred.data.problems import DataError, PlanError, bad_plan, listed, taken_names
 from stirred.data.sources import Source
-from stirred.data.steps import Count, Drop, words_of
+from stirred.data.steps import Count, Drop, Split, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.uniqueness import Uniqueness
 from stirred.data.validate import validate
@@ -114,7 +114,7 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     """
     sweep(planned.out.absolute().parent)  # a run that was killed in its rehearsal left a draw that no ledger counts
     if releasing:
-        check_place(planned.out)
+        check_place(planned.out, inputs=planned.files)
     engine = engine_of(planned)  # before files are read: it may take minutes
     planned, settings, mechanism, data, inputs, codebook = _read(planned)
     with placed(planned.source):
@@ -250,7 +250,7 @@ def _most_exposed(planned: Planned, ledger: Ledger | None) -> tuple[Fraction, st
             raise bad_plan(
                 f"{percent(strict)} is more than {percent(most, digits=3)}, which {set_by} allows",
                 where=f"{planned.source} [release] exposed_share",
-                remedy="write a smaller share, or leave it out and accept the doubt by name: accept = ['exposed']",
+                remedy="write a smaller share, or leave it out; if the plan then shows the doubt, accept = ['exposed']",
             )
         if strict < most:
             most, set_by = strict, "the plan"
@@ -312,8 +312,8 @@ def _check_counted(planned: Planned, plan: Plan, data: Microdata) -> None:
 
 
 # Names of our own columns in what is published, and in what is said of a table: its errors, and corrected counts.
-_OURS: Final = ("table", "count", "true", "released", "error", "cell")
-_OF_TABLES: Final = (
+OURS: Final = ("table", "count", "true", "released", "error", "cell")
+OF_TABLES: Final = (
     *("mean", "variance", "bias"),
     *("estimate", "standard_error", "low", "high", "kept", "projected", "published", "squared_error"),
 )
@@ -322,13 +322,13 @@ _OF_TABLES: Final = (
 def _check_names(names: Sequence[str], tables: Sequence[Table]) -> None:
     """Refuse columns that would stand beside one of ours of the same name, before anything is spent."""
     counted = {name for table in tables for name in table.variables}
-    taken = [name for name in names if name in _OURS or name.startswith("stratum_")]
-    taken += [name for name in names if name in counted and name in _OF_TABLES]
+    taken = [name for name in names if name in OURS or name.startswith("stratum_")]
+    taken += [name for name in names if name in counted and name in OF_TABLES]
     if taken:
         raise bad_plan(
             taken_names(taken, by="published tables"),
             where="columns",
-            remedy="rename the column in the file, or leave it out",
+            remedy="rename the column in the file, or drop it: step = 'drop' under [[prepare]]",
         )
 
 
@@ -365,6 +365,9 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         )
         if section.counts is not None:
             data = data.counted_by(section.count)
+            if codebook is not None and section.count in [each.name for each in codebook.variables]:
+                what = f'"{section.count}" is the count column of the table, and not a variable'
+                problems.append(Problem(what=what, where=str(planned.codebook), remedy="remove it from the codebook"))
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}
         named = [*section.id, *(name for name in declared if name in present and name != hid)]
         data = replace(
@@ -391,10 +394,12 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         except StirredError as error:
             swapped = None
             problems += error.problems
-        checks: list[Callable[[], None]] = [data.check]
+        made = any(isinstance(step, (Split, Count)) for step in planned.plan.prepare)
+        unmade = preparation is None and made  # columns that the steps would have made are not there
+        checks: list[Callable[[], None]] = [] if unmade else [data.check]
         dropped = [] if settings is None else [*_dropped_and_named(planned, settings)]
         problems += dropped
-        if mechanism is not None and swapped is not None and not dropped:
+        if mechanism is not None and swapped is not None and not dropped and not unmade:
             checks.append(partial(mechanism.check, swapped))
         for check in checks:
             try:

@@ -161,4 +161,5 @@ def _excerpt(prepared: Prepared, specification: Specification) -> Prepared | Non
             fits = False
         if not fits:  # an excerpt may lack what the file has
             few, plan = data, prepared.plan
-    return replace(prepared, data=few, plan=plan.promising(specification))
+    # The promise on the pages is that of the release; an excerpt may lose less.
+    return replace(prepared, data=few, plan=replace(plan, specification=specification).sealed())

@@ -99,6 +99,8 @@ def make_bundle(
     log.add("swapped", **release.internal.get("log", {}))
     advance("write", 0, 1)
     write_public(folder, prepared, files, release, account=reservation.account)
+    if not any((folder / "public" / "tables").iterdir()):
+        (folder / "public" / "tables").rmdir()
     log.add("written")
     advance("verify", 0, 1)
     checks = verify_public(folder, prepared, files, release)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.place import file_at
-from stirred.data.problems import bad_file
+from stirred.data.problems import bad_file, listed
 from stirred.risk import reconstruction, systems, table_lists
 from stirred.risk.published import PublishedCounts, cells_in
 from stirred.risk.reconstruction import fit, reconstruct
@@ -32,6 +32,11 @@ _PIECE: Final = 64  # areas that are done, and kept, together
 _SERIAL: Final = 256  # so few areas are not worth another process
 _ABOUT: Final = "about.json"
 AREAS, RECORDS, PARTS = "areas.parquet", "records.parquet", "parts"
+_OF_AREAS: Final = {
+    "persons": pl.Int64, "outcome": pl.String, "certain": pl.Int64, "difference": pl.Int64, "residual": pl.Int64,
+    "agreement": pl.Int64, "by_chance": pl.Int64,
+}  # fmt: skip
+_OF_RECORDS: Final = ("persons", "certain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,6 +152,7 @@ class _Attack:
 
 
 def _attacked(attack: _Attack, folder: Path, progress: Progress | None, processes: int | None) -> Reconstructed:
+    _check_names(attack)
     _claim(folder, attack)
     begins = range(0, attack.keys.height, _PIECE)
     missing = [n for n in range(len(begins)) if not (folder / PARTS / f"{n}.parquet").exists()]
@@ -162,7 +168,7 @@ def _attacked(attack: _Attack, folder: Path, progress: Progress | None, processe
         if progress is not None:
             progress("reconstruct", done, len(begins))
     parts = pl.concat([pl.read_parquet(folder / PARTS / f"{n}.parquet") for n in range(len(begins))])
-    whole = attack.keys.hstack(parts.drop("cells", "counts", "sure"))
+    whole = attack.keys.hstack(parts.select(*_OF_AREAS))
     _write(folder, attack, parts, whole)
     return Reconstructed(schema=attack.listed.schema, areas=whole, compared=attack.compared)
 
@@ -219,23 +225,31 @@ def _piece(
                 "persons": found.persons, "outcome": found.outcome, "certain": int(found.certain.sum()),
                 "difference": found.difference, "residual": found.residual,
                 "agreement": None if truth is None else found.agreement(truth[0]),
-                "by_chance": None if truth is None else found.agreement(truth[1]), "cells": found.cells.tolist(),
-                "counts": found.counts.tolist(), "sure": found.certain.tolist(),
+                "by_chance": None if truth is None else found.agreement(truth[1]), "__cells": found.cells.tolist(),
+                "__counts": found.counts.tolist(), "__sure": found.certain.tolist(),
             }
         )  # fmt: skip
     numbers = pl.List(pl.Int64)
-    kinds: dict[str, Any] = {"persons": pl.Int64, "outcome": pl.String, "certain": pl.Int64, "difference": pl.Int64,
-             "residual": pl.Int64, "agreement": pl.Int64, "by_chance": pl.Int64, "cells": numbers, "counts": numbers,
-             "sure": numbers}  # fmt: skip
-    return pl.DataFrame(rows, schema=kinds)
+    return pl.DataFrame(rows, schema=_OF_AREAS | {"__cells": numbers, "__counts": numbers, "__sure": numbers})
+
+
+def _check_names(attack: _Attack) -> None:
+    """Refuse areas and variables called as the columns of the results are, before anything is written."""
+    kinds = attack.listed.described(np.empty(0, dtype=np.int64))
+    areas = attack.keys.columns
+    files = [*areas, *_OF_AREAS], [] if kinds is None else [*areas, *_OF_RECORDS, *kinds.columns]
+    if twice := sorted({name for columns in files for name in columns if columns.count(name) > 1}):
+        what = f"the results have columns of their own with these names: {listed(twice)}"
+        remedy = "rename them in a copy of the file, or leave them out of --area and --table"
+        raise bad_file(what, where="areas and variables of the tables", remedy=remedy)
 
 
 def _claim(folder: Path, attack: _Attack) -> None:
     """Make the folder, or go on in one of the same tables, list and code; refuse any other."""
     listed = attack.listed
     digest = hashlib.sha256(json.dumps([listed.name, listed.schema, attack.weight]).encode())
-    for module in (reconstruction, systems, table_lists):
-        digest.update(Path(str(module.__file__)).read_bytes())
+    for code in (__file__, reconstruction.__file__, systems.__file__, table_lists.__file__):
+        digest.update(Path(str(code)).read_bytes())
     for group in attack.groups:
         for part in group.values() if isinstance(group, Mapping) else (group,):
             digest.update(np.int64(part.size).tobytes() + part.astype(np.float64).tobytes())
@@ -263,12 +277,12 @@ def _write(folder: Path, attack: _Attack, parts: pl.DataFrame, whole: pl.DataFra
     with file_at(folder / AREAS, private=True, replace=True) as half:
         whole.write_parquet(half)
     records = (
-        attack.keys.hstack(parts.select("cells", "counts", "sure"))
-        .explode("cells", "counts", "sure")
-        .drop_nulls("cells")
+        attack.keys.hstack(parts.select("__cells", "__counts", "__sure"))
+        .explode("__cells", "__counts", "__sure")
+        .drop_nulls("__cells")
     )
-    kinds = attack.listed.described(records["cells"].to_numpy())
+    kinds = attack.listed.described(records["__cells"].to_numpy())
     if kinds is not None:
-        renamed = records.drop("cells").rename({"counts": "persons", "sure": "certain"})
+        renamed = records.drop("__cells").rename({"__counts": "persons", "__sure": "certain"})
         with file_at(folder / RECORDS, private=True, replace=True) as half:
             pl.concat([renamed, kinds], how="horizontal").write_parquet(half)

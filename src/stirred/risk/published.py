@@ -61,7 +61,7 @@ def of_records(
     """Return the tables of records that are named, such as "sex x age", for every area."""
     named = [[each.strip() for each in one.split(" x ")] for one in asked]
     wanted = [[each for each in one if each not in area] for one in named]
-    counted = [(by, frame.group_by([*area, *by]).len("count")) for by in wanted]
+    counted = [(by, frame.group_by([*area, *by]).len("__count")) for by in wanted]
     own = [
         _Own(title=" x ".join(by), variables=tuple(by), rows=rows.cast(pl.String), variance=1.0) for by, rows in counted
     ]
@@ -94,7 +94,9 @@ def _with_area(files: BundleFiles, area: Sequence[str]) -> Iterator[_Own]:
             continue
         variance = float(table["variance"].cast(pl.Float64).mean() or 1.0) if "variance" in table.columns else 1.0  # type: ignore[arg-type]
         by = tuple(name for name in variables if name not in area)
-        yield _Own(title=title, variables=by, rows=table.select(*area, *by, "count").cast(pl.String), variance=variance)
+        yield _Own(
+            title=title, variables=by, rows=table.select(*area, *by, __count="count").cast(pl.String), variance=variance
+        )
 
 
 def _published(
@@ -119,7 +121,7 @@ def _published(
             of_cell = np.ravel_multi_index(tuple(places[variable] for variable in each.variables), lengths)
         category = _coded(each.rows, {variable: codes[variable] for variable in each.variables})
         grid = np.full((areas.height, math.prod(lengths)), 0.0 if exact else np.nan)
-        grid[_row_of(each.rows.select(area), areas), category] = each.rows["count"].cast(pl.Float64).to_numpy()
+        grid[_row_of(each.rows.select(area), areas), category] = each.rows["__count"].cast(pl.Float64).to_numpy()
         possible &= np.isin(of_cell, category)
         categories[each.title], counts[each.title] = of_cell, grid.astype(np.int64) if exact else grid
     kept = np.flatnonzero(possible)

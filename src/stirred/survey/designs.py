@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import wrong
+from stirred.spec.problems import SpecificationError, wrong
 from stirred.survey.cluster_designs import Cluster, Listed, Systematic, TwoStage
 from stirred.survey.design import RELATIONS, Design, amp
 from stirred.survey.unit_designs import PPS, SRSWOR, SRSWR, Poisson, Stratified
@@ -58,7 +58,10 @@ def _read(key: str, value: Any, *, listed: bool) -> Any:
 
 def integer(value: Any, where: str) -> int:
     """Return a whole number, however it is written."""
-    number = fraction(value, where=where)
-    if number.denominator != 1:
+    try:
+        number = fraction(value, where=where)
+    except SpecificationError:
+        number = None
+    if number is None or number.denominator != 1:
         raise wrong(f"{value} is not a whole number", where=where, remedy="write a whole number, 1 or more")
     return int(number)

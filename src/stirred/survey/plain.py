@@ -211,7 +211,7 @@ def estimate(options: SurveyEstimateOptions, _: Progress | None) -> Outcome:
     grids = [_grid(kind, [e for e in found if e.kind == kind]) for kind in dict.fromkeys(e.kind for e in found)]
     values = {"estimates": [e.values for e in found], "records": rows.height, "degrees_of_freedom": freedom,
               "replicates": len(names), "confidential": True, "note": CONFIDENTIAL}  # fmt: skip
-    used = [("replicates", _used(names))] if names else []
+    used = [("replicates", f"{_used(names)}, taken as {options.replicate_type}")] if names else []
     return Outcome(rows=[("confidential", CONFIDENTIAL), *used], grids=grids, values=values)
 
 

@@ -395,7 +395,7 @@ def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
     [
         (
             'kind = "mean"\nvariable = "incme"\nbounds = [0, 100]',
-            "[[estimates]] entry 2 'mean incme' (sample.csv): there is no column \"incme\" (wanted as variable)",
+            "[[estimates]] entry 2 'mean incme' (sample.csv): there is no column \"incme\" (named in variable)",
         ),
         (
             'kind = "table"\nby = "sexx"',
@@ -405,7 +405,7 @@ def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
             'kind = "mean"\nvariable = "income"\nbounds = [150, 0]',
             "[[estimates]] entry 2 'mean income' bounds: 150 is above 0",
         ),
-        ('kind = "mean"', "[[estimates]] entry 2 'mean None': a mean is of a variable"),
+        ('kind = "mean"', "[[estimates]] entry 2 'mean': a mean is of a variable"),
         ('kind = "sum"', "[[estimates]] entry 2 kind: 'sum': input should be"),
     ],
 )

@@ -59,7 +59,7 @@ from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
-NO_TABLES: Final = "add tables, such as [[tables]] variables = ['county', 'tenure']"
+NO_TABLES: Final = 'add a line [[tables]], and below it variables = ["county", "tenure"]'
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
 LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 COMPOSED: Final = "composition (section 2.5 of the dissertation)"

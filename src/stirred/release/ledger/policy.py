@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stirred.release.ledger.currency import KNOWN_APART, Copies, Currency, as_proven
 from stirred.release.ledger.entry import numbers
@@ -30,6 +30,8 @@ from stirred.spec.problems import MeasureProblem, Problem, placed, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
+
+_NO_TOML: Final = "correct it, or name a policy such as docs/ledger.md shows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class Policy:
         try:
             data = tomllib.loads(text, parse_float=str)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise LedgerError([Problem(what=f"this is not TOML: {error}", where=source, remedy="correct it")]) from None
+            raise LedgerError([Problem(what=f"this is not TOML: {error}", where=source, remedy=_NO_TOML)]) from None
         return cls.from_document(data, source=source)
 
     @classmethod

@@ -133,6 +133,8 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
     if detail["type"] == "extra_forbidden":
         what = f"there is no setting called {detail['loc'][-1]}"
         remedy = hint or "remove it, or check its spelling"
+        if detail["loc"][-1] in PolicyDocument.model_fields:
+            remedy = "write it at the top of the file, above the first line in brackets"
     elif detail["type"] == "missing":
         what, remedy = f"{detail['loc'][-1]} is missing", "add it"
     else:

@@ -42,9 +42,8 @@ class Estimate(BaseModel):
 
     @property
     def title(self) -> str:
-        of = {"table": "table", "ratio": f"ratio {self.variable}/{self.denominator}"}.get(
-            self.kind, f"{self.kind} {self.variable}"
-        )
+        named = {"table": (), "ratio": (self.variable, self.denominator)}.get(self.kind, (self.variable,))
+        of = f"{self.kind} {'/'.join(filter(None, named))}".strip()
         where = f" where {self.where_in_words}" if self.where else ""
         return f"{of}{' by ' if self.by else ''}{' x '.join(self.by)}{where}"
 

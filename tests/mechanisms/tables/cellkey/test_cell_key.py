@@ -168,11 +168,11 @@ def test_sums_have_noise_in_units_of_their_largest_contributions() -> None:
 @pytest.mark.parametrize(
     ("how", "what"),
     [
-        ({"keys": "additive", "record_key": "nokey"}, r'there is no column "nokey" \(wanted as record_key'),
+        ({"keys": "additive", "record_key": "nokey"}, r'there is no column "nokey" \(named in record_key'),
         ({"keys": "additive", "record_key": "sex"}, "neither whole numbers nor decimals"),
         ({"keys": "additive", "record_key": "debt"}, "neither whole numbers nor decimals"),
         ({"keys": "additive", "record_key": "short"}, "the keys go up to 239, and the table has 100,000,000"),
-        ({"magnitude": {"column": "nope"}}, r'there is no column "nope" \(wanted as magnitude'),
+        ({"magnitude": {"column": "nope"}}, r'there is no column "nope" \(named in magnitude'),
         ({"magnitude": {"column": "sex"}}, "values that are not numbers"),
         ({"key": KEY, "id": ()}, "none is named"),
         ({"key": KEY, "id": ("town",)}, "share their identifier"),
@@ -256,7 +256,7 @@ def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) ->
         (people().drop("id"), {"key": KEY}, "there is no|none is named|identifier"),
         (people().with_columns(id=pl.lit(1)), {"key": KEY}, "share their identifier"),
         (people(), {"key": "file.key"}, "was not read"),
-        (people().rename({"county": "land"}), {}, r'there is no column "county" \(wanted as table'),
+        (people().rename({"county": "land"}), {}, 'there is no column "county"'),
         (people().with_columns(county=pl.lit("Z")), {}, "were not declared"),
     ],
 )

@@ -235,7 +235,7 @@ class PairSwap(RecordSwap):
         there, where = [*data.households.columns, *data.person_variables], data.household_source
         used = [name for name in self.swap_law.used if name not in there]
         if used:
-            raise DataError([missing_column(name, there, where=where, role="setting") for name in used])
+            raise DataError([missing_column(name, there, where=where, role="settings") for name in used])
         self.swap_law.check(data)
         columns = tuple(name for name in data.variables if name not in self.swap_law.left_out)
         link = data.hid if data.persons is not None else None

@@ -13,7 +13,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, missing_column
+from stirred.data.microdata import Microdata, absent_variable, missing_column
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
@@ -205,7 +205,13 @@ def check(mechanism: CellKey, data: Any) -> None:
     if mechanism.record_key is not None:
         roles[mechanism.record_key] = ("record_key", data.households.columns)
     where = data.household_source
-    absent = [missing_column(n, there, where=where, role=role) for n, (role, there) in roles.items() if n not in there]
+    absent = [
+        absent_variable(data, name, where=where, role=role)
+        if there is columns
+        else missing_column(name, there, where=where, role=role)
+        for name, (role, there) in roles.items()
+        if name not in there
+    ]
     if absent:
         raise DataError(absent)
     of_persons = [name for name in mechanism.declared_columns if name in data.person_variables]

@@ -18,10 +18,11 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.columns import select
 from stirred.data.exposed import exposed_doubt
 from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.microdata import Microdata, absent_variable, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.data.spelling import crossed
+from stirred.data.steps import NUMBER
 from stirred.data.whole import decimal_commas
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
 from stirred.mechanisms.tables.engine import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 _LARGEST_SUM: Final = 1 << 62
 _ROUND: Final = 'round it first: step = "round", to = 1 under [[prepare]]'
+_NO_SUM: Final = 'add up another column, or give each text a number by a step "recode" under [[prepare]]'
 _SWAMPED: Final = 3  # deviations of the noise: smaller cells are hardly told from empty ones
 
 
@@ -143,7 +145,7 @@ def check(mechanism: NoisyTables, data: Any) -> None:
     for each in mechanism.wanted:
         names, title, added_up = each.columns, each.title, each.added_up
         where = f"{data.household_source} (table '{title}')"
-        problems += [missing_column(n, columns, where=where, role="table") for n in names if n not in columns]
+        problems += [absent_variable(data, n, where=where, role="tables") for n in names if n not in columns]
         if (of_persons := [n for n in names if n in data.person_variables]) and mechanism.persons is None:
             what = f"it counts persons ({listed(of_persons)}), and a household may have any number of them"
             remedy = "declare how many of a household count at most, such as persons = 8; the others are left out"
@@ -153,7 +155,9 @@ def check(mechanism: NoisyTables, data: Any) -> None:
             text = column.dtype == pl.String  # as of files of text, whatever the codebook declares
             if text and column.cast(pl.Int64, strict=False).null_count() > column.null_count():
                 what = "it has other texts, and only whole numbers are added up"
-                remedy = decimal_commas(column) or f"{_ROUND}; or correct them in the file"
+                numbers = bool(column.drop_nulls().str.contains(NUMBER).all())
+                remedy = f"{_ROUND}; or correct them in the file" if numbers else _NO_SUM
+                remedy = decimal_commas(column) or remedy
                 problems.append(Problem(what=what, where=f'{data.household_source} "{column.name}"', remedy=remedy))
             elif not (text or column.dtype.is_integer()):
                 what, remedy = f"it is {column.dtype}, and only whole numbers are added up", _ROUND
