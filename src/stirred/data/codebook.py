@@ -192,7 +192,7 @@ class EntryPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryProblem(Problem):
-    """One thing that is wrong with an entry; the same slip in many entries is told once."""
+    """One thing that is wrong with an entry; the same slip in many entries is reported once."""
 
     place: EntryPlace
 

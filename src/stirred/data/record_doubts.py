@@ -60,7 +60,7 @@ def identifying_columns(data: Microdata, names: Sequence[str], *, swapped: bool 
 
 
 def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[Doubt]:
-    """Yield doubts about released columns that look like identifiers and that nobody named as such."""
+    """Yield doubts about released columns that look like identifiers and are not named as such."""
     for name in hold:
         if why := identifying(column := data.households[name]):
             yield identifier_doubt(column, why)
@@ -159,7 +159,7 @@ def repeated_ids(data: Microdata, *, unit: str) -> Iterator[Doubt]:
         if 2 * column.n_unique() > len(column):
             yield _repeated(name, column, of="person", refuses=False)
             continue
-        # Pairs take many times the memory of a column; whoever numbers persons twice does so from the beginning.
+        # Pairs take many times the memory of a column; a file that numbers persons twice does so from its first rows.
         inside = select(data.persons.head(_LOOKED_AT), [data.hid, name]).to_struct()
         if inside.is_duplicated().any():
             yield _repeated(name, inside, of="person", place=" inside a household", refuses=False)

@@ -635,7 +635,7 @@ class Dates(_ByValue):
 
     @property
     def answer(self) -> str:  # type: ignore[override]
-        """Say how days are written, and for ages that nobody may be born later."""
+        """Say how days are written, and for ages that no birth may be later."""
         return _DAYS if self.on is None else f"name a day on which all were born, with on; {_DAYS}"
 
     @model_validator(mode="after")

@@ -150,7 +150,7 @@ def _doubt(what: str, where: str, remedy: str) -> Problem:
 
 
 def _other_version(version: str) -> Doubt:
-    """Return the doubt about pages that cannot be compared word by word, whoever wrote that version into the manifest.
+    """Return the doubt about pages that cannot be compared word by word because the manifest names another version.
 
     What the release accepted does not answer for it: a person who publishes does.
     """

@@ -471,7 +471,7 @@ def at_most(people: pl.DataFrame, household: str, most: int, *, key: str = "") -
 def counted_persons(persons: Sequence[tuple[object, ...]], *, most: int, key: str = "") -> list[tuple[object, ...]]:
     """Return the persons of one household that count: a function of the household and the key, whatever their order.
 
-    Which of them count follows from a hash of all of them together: nobody is left out for one value of theirs.
+    Which of them count follows from a hash of all of them together: no record is left out for a value of its own.
 
     >>> len(counted_persons([("a", 1), ("b", 2), ("c", 3)], most=2))
     2

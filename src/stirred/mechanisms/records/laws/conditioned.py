@@ -235,7 +235,7 @@ def redrawn_counts(counts: Sequence[int], rate: Fraction, masses: Sequence[Fract
     [134.0, 134.0, 1067.0]
     """
     sizes = np.asarray(counts, dtype=np.int64)
-    if rate in (0, 1) or sizes.size < 2:  # it is certain who is selected: everybody or nobody
+    if rate in (0, 1) or sizes.size < 2:  # it is certain which records are selected: all or none
         selected = sizes if rate == 1 else 0 * sizes
         k = max(int(selected.sum()), 1)
         cumulants = np.zeros((4, 1, sizes.size))

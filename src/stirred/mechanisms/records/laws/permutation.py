@@ -472,7 +472,7 @@ def varying_rate_law(records: Sequence[Record], rate: Callable[[Record], Fractio
     """
     rates = {place: p for place, record in enumerate(records) if (p := probability(rate(record), where="rate"))}
     still = [record for place, record in enumerate(records) if place not in rates]
-    if len(rates) < 2:  # nobody to exchange with
+    if len(rates) < 2:  # there is no partner
         return Law.certain(tuple(sorted(records)))
 
     def chance(sigma: tuple[int, ...]) -> Fraction:

@@ -363,7 +363,7 @@ def apart(alike: Rows, area: Rows) -> bool:
     return both.height > both["alike"].n_unique()
 
 
-# ---- what it adds that nobody outside knows the rate ---------------------------------------------------------
+# ---- what secrecy of the rate adds -------------------------------------------------------------------------------
 
 Prior = Mapping[Fraction, Fraction]
 _MANY: Final = (1, 2, 3, 10, 100)

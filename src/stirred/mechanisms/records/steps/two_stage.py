@@ -114,7 +114,7 @@ class FinerSwap(SwapStep):
     def _relative_to_fine(self, swap: Any, plan: SwapPlan, *, largest: int) -> FurtherPromise:
         """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
         coarse = plan.specification.budget.realised
-        # A stratum of one record has nobody to swap with: its fine universe is a single file.
+        # A stratum of one record has no partner: its fine universe is a single file.
         fine = psa_sharp_epsilon(self.fine_rate, stratum=largest if largest > 1 else 0)
         formula = (
             f"the smaller of the loss of the first stage and that of permutation swapping at rate {self.fine_rate} on "

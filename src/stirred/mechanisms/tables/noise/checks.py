@@ -393,7 +393,7 @@ _MOST: Final = 60  # files of one size: all pairs of them are compared
 def _units(mechanism: NoisyTables) -> tuple[list[str], list[str], list[Any]]:
     """Return variables, columns of sums, and the units of small files; a variable has two values there.
 
-    Of a column that is added up the bounds decide. A household has nobody, or as many alike as count, or one more.
+    Of a column that is added up the bounds decide. A household has no persons, or as many alike as count, or one more.
     """
     variables = [*mechanism.coded_columns]
     bounds: dict[str, tuple[int, int]] = {}

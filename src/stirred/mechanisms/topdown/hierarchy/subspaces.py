@@ -47,7 +47,7 @@ def core_of(schema: Schema, *, queries: Iterable[MarginalQuery], known: Iterable
 
 
 def known_zeros(known: Constraint) -> npt.NDArray[np.bool_]:
-    """Return which cells of the query hold nobody: counts are at least 0, so that nobody is in any part of them."""
+    """Return which cells of the query are empty: counts are at least 0, so all their parts are empty too."""
     if known.sign == ">=":
         return np.zeros(known.values.shape, dtype=np.bool_)
     return (known.values <= 0) & known.given[:, None]
