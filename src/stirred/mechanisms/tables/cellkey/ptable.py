@@ -292,8 +292,8 @@ def table_of(plain: str | Mapping[str, Any]) -> PTable:
 #
 # - One table whose keys are used for nothing else: the worst of P_n against P_(n+1).
 # - Several tables and noise by *sets* of records: without the record, its cell may be the same set as an unchanged cell
-#   of another table, and then both show the same noise; with it they do not. Anyone who sees a difference knows that there
-#   is a record. Given the unchanged cell, one law is a point and the other P_(n+1), so at *every* epsilon
+#   of another table, and then both show the same noise; with it they do not. A difference shows that there is a
+#   record. Given the unchanged cell, one law is a point and the other P_(n+1), so at *every* epsilon
 #   delta = 1 - c^m for m tables, c the least of sum_v p_n(v) p_(n+1)(v - 1) and of the chance that a 1 becomes 0. Cells
 #   that do not tie, or tie with each other, show less (they are post-processing of cells that tie).
 # - Several tables and noise by *definitions* of cells: independent cells, so laws multiply.
