@@ -98,7 +98,7 @@ def topdown(**settings: Any) -> TopDown:
 
 def test_topdown_refuses_what_a_final_doubt_forbids() -> None:
     mechanism = topdown(settings_from="this-data", area_list=PEOPLE.select("ward").unique())
-    for plan in (None, mechanism.plan(PEOPLE), replace(mechanism.plan(PEOPLE), doubts=()).sealed()):
+    for plan in (None, mechanism.plan(PEOPLE), replace(mechanism.plan(PEOPLE), doubts=())._sealed()):
         with pytest.raises(DoubtError, match="void the guarantee"):
             mechanism.release(PEOPLE, Entropy.from_os(), plan=plan)
 
@@ -115,7 +115,7 @@ def test_a_loss_without_bound_is_doubted_whatever_the_mechanism_says() -> None:
     homes = pl.DataFrame({"size": [1, 2] * 20, "county": ["E", "N", "N", "S"] * 10})
     mechanism = TargetedSwap(hierarchy=["county"], similar=["size"], swaprate="1/5")
     plan = mechanism.plan(homes)
-    plan = replace(plan, doubts=()).sealed()
+    plan = replace(plan, doubts=())._sealed()
     with pytest.raises(DoubtError, match="nothing is promised"):
         mechanism.release(homes, Entropy.from_os(), plan=plan)
 
@@ -231,3 +231,22 @@ def test_tables_that_were_given_as_frames_are_compared_by_their_rows() -> None:
     assert PublicTable.of(table) != PublicTable.of(table.with_columns(b=pl.lit("x")))
     assert PublicTable.of(table) != PublicTable.of(table.with_columns(a=pl.lit("1")))
     assert ReleasedTable.of(table) != ReleasedTable.of(table.rename({"a": "c"}))
+
+
+def test_no_method_of_a_plan_seals_a_copy_that_was_changed() -> None:
+    """``sealed`` was public, and ``judged`` and ``restated`` sealed whatever they were given."""
+    topdown = TopDown(levels=["ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2")
+    plan = topdown.plan(PEOPLE, doubts=False)
+    assert not hasattr(plan, "sealed")
+    bare = replace(plan, doubts=())
+    for change in (
+        lambda: bare.judged(()),
+        lambda: bare.promising(bare.specification),
+        lambda: bare.restated(lambda own: own),
+    ):
+        with pytest.raises(PlanError, match="is not as it was made: doubts"):
+            change()
+    with pytest.raises(PlanError, match="and this states"):
+        plan.restated(lambda own: own.with_budget("1/1000000"))
+    with pytest.raises(DoubtError):
+        topdown.release(PEOPLE, Entropy.from_os(), plan=plan.judged(()))

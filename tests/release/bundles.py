@@ -50,7 +50,7 @@ def undoubted(prepared: Prepared) -> Prepared:
     """Return a prepared plan without its doubts, as if somebody had taken the checks out."""
     plan: Any = prepared.plan
     silenced = replace(nothing_promised("nothing is said", remedy=""), refuses=False)
-    return replace(prepared, doubts=(), plan=replace(plan, doubts=(silenced,)).sealed())
+    return replace(prepared, doubts=(), plan=replace(plan, doubts=(silenced,))._sealed())
 
 
 def persons(homes: pl.DataFrame) -> pl.DataFrame:

@@ -49,6 +49,7 @@ from stirred.mechanisms.contract.plan import (
     check_seeded,
     doubt_rows,
     exposed_doubts,
+    for_rehearsal,
     plan_doubts,
     plan_exposure,
     settings_doubts,
@@ -151,7 +152,7 @@ class Mechanism(ABC):
         if doubts:
             found = dict.fromkeys((*settings_doubts(self.settings_from), *self.doubts(microdata, plan)))
             plan = replace(plan, doubts=tuple(found))
-        return plan.sealed()
+        return plan._sealed()
 
     @abstractmethod
     def draft(self, data: Microdata, *, doubts: bool) -> Any:
@@ -456,7 +457,7 @@ class Mechanism(ABC):
 
     def for_sampling(self, plan: Any) -> Any:
         """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
-        return replace(plan, doubts=(SAMPLED,)).sealed()
+        return replace(plan, doubts=(SAMPLED,))._sealed()
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.

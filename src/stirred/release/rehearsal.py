@@ -16,7 +16,7 @@ from stirred.data.columns import Columns, select
 from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
-from stirred.mechanisms.protocol import PERSONS
+from stirred.mechanisms.protocol import PERSONS, for_rehearsal
 from stirred.randomness.entropy import Entropy
 from stirred.release.files import Files, public_files, verify_public, write_pages
 from stirred.release.ledger import Request
@@ -162,4 +162,4 @@ def _excerpt(prepared: Prepared, specification: Specification) -> Prepared | Non
         if not fits:  # an excerpt may lack what the file has
             few, plan = data, prepared.plan
     # The promise on the pages is that of the release; an excerpt may lose less.
-    return replace(prepared, data=few, plan=replace(plan, specification=specification).sealed())
+    return replace(prepared, data=few, plan=for_rehearsal(plan, specification))

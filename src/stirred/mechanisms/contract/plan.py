@@ -62,7 +62,7 @@ class PlanOrigin:
     """The mechanism that made a plan, and the data: a release with another of them would not keep its promise.
 
     ``seal`` is what the plan held when it was made, and ``frames`` are the tables as they were then: by these a release
-    knows a changed copy, and a file that was changed in place (``Plan.sealed``).
+    knows a changed copy, and a file that was changed in place.
     """
 
     mechanism: Any
@@ -135,18 +135,27 @@ class Plan(ABC):
 
         Its loss, and how that is measured, are those of the mechanism.
         """
-        own = self.specification
-        if (specification.budget, specification.output_premetric) != (own.budget, own.output_premetric):
-            what = f"the plan loses {own.budget_text}, and this states {specification.budget_text}"
-            raise bad_plan(what, where="specification", remedy="change the settings of the mechanism, and plan again")
-        more: dict[str, Any] = {"accepted": accepted} if accepted else {}
-        return replace(self, specification=specification, **more).sealed()
+        self._check_loss(specification, self.specification)
+        return self._resealed(specification=specification, **({"accepted": accepted} if accepted else {}))
 
     def judged(self, exposed: tuple[Doubt, ...]) -> Self:
         """Return the same plan with the doubts about whom it exposes, as a policy judges it."""
-        return replace(self, exposure_doubts=exposed).sealed()
+        return self._resealed(exposure_doubts=exposed)
 
-    def sealed(self) -> Self:
+    @staticmethod
+    def _check_loss(stated: Specification, own: Specification) -> None:
+        if (stated.budget, stated.output_premetric) != (own.budget, own.output_premetric):
+            what = f"the plan loses {own.budget_text}, and this states {stated.budget_text}"
+            raise bad_plan(what, where="specification", remedy="change the settings of the mechanism, and plan again")
+
+    def _resealed(self, **changed: Any) -> Self:
+        """Return the plan with some of it changed by its own methods; refuse a copy that was changed by others."""
+        if others := self._changed():
+            what = f"the plan is not as it was made: {', '.join(others)} changed since, in a copy"
+            raise bad_plan(what, where="plan", remedy="take the plan as mechanism.plan(data) returns it")
+        return replace(self, **changed)._sealed()
+
+    def _sealed(self) -> Self:
         """Return the plan with a note of all that it holds, by which a release knows a changed copy."""
         origin = self.origin
         # A clone stays as it is when the other is changed in place; the values are not copied.
@@ -155,6 +164,10 @@ class Plan(ABC):
             for frame in (origin.data.households, origin.data.persons)
         )
         return replace(self, origin=replace(origin, seal=self._held(), frames=frames))
+
+    def _changed(self) -> list[str]:
+        held, sealed = self._held(), self.origin.seal
+        return [name for name in held if name not in sealed or held[name] is not sealed[name]]
 
     def _held(self) -> Mapping[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "origin"}
@@ -171,8 +184,7 @@ class Plan(ABC):
             return "was made for another mechanism, or the same with other settings"
         if not same_data(origin.data, data):
             return "was made for other data"
-        held, sealed = self._held(), origin.seal
-        changed = [name for name in held if name not in sealed or held[name] is not sealed[name]]
+        changed = self._changed()
         if not all(map(same_frame, origin.frames, (origin.data.households, origin.data.persons))):
             changed.append("data")
         return f"is not as it was made: {', '.join(changed)} changed since, in a copy or in place" if changed else ""
@@ -243,6 +255,11 @@ class Plan(ABC):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def for_rehearsal(plan: Any, specification: Specification) -> Any:
+    """Return the plan of an excerpt with the promise of the whole file, for a draw that is thrown away with its key."""
+    return replace(plan, specification=specification)._sealed()
 
 
 def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:

@@ -44,7 +44,6 @@ from stirred.mechanisms.protocol import (
     Written,
     confidence_of,
     failed,
-    settings_doubts,
 )
 from stirred.mechanisms.tables.query import Ask, DrawnAnswers, KeptAnswers
 from stirred.randomness.entropy import Entropy
@@ -217,7 +216,6 @@ class TableMechanism(Mechanism):
 
     def usual_doubts(self, data: Microdata, *, coded: Sequence[str] = ()) -> Iterator[Doubt]:
         """Yield what may speak against every release of tables; ``coded`` columns may have missing values as codes."""
-        yield from settings_doubts(self.settings_from)
         yield from missing_doubts(data.households, coded, codes=data.not_missing)
         yield from repeated_ids(data, unit=self.unit)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -27,7 +27,6 @@ from stirred.data.record_doubts import repeated_ids
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.protocol import (
-    UNSEARCHED,
     Check,
     Frames,
     Mechanism,
@@ -40,7 +39,6 @@ from stirred.mechanisms.protocol import (
     Settings,
     Typical,
     Written,
-    settings_doubts,
 )
 from stirred.mechanisms.tables.query import half_width
 from stirred.mechanisms.topdown.budget import variance_of
@@ -48,7 +46,7 @@ from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
-from stirred.mechanisms.topdown.measure import Population, check_columns, measure, populations, spine_of
+from stirred.mechanisms.topdown.measure import check_columns, measure, populations, spine_of
 from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured
 from stirred.mechanisms.topdown.records import (
     AREAS,
@@ -62,7 +60,7 @@ from stirred.mechanisms.topdown.records import (
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
-from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS, Spine
+from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS
 from stirred.mechanisms.topdown.store import published_columns
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -264,9 +262,6 @@ class TopDown(Mechanism):
     def check(self, data: Any) -> None:
         check_columns(self.design, as_microdata(data))
 
-    def doubts(self, data: Microdata, plan: TopDownPlan) -> tuple[Doubt, ...]:
-        return plan.doubts
-
     def draft(self, data: Microdata, *, doubts: bool) -> TopDownPlan:
         check_columns(self.design, data)
         spine, read_off = spine_of(self.design, data, self.area_list)
@@ -275,7 +270,7 @@ class TopDown(Mechanism):
         return TopDownPlan(
             specification=with_earlier(own, self.design.earlier),
             own=own,
-            doubts=tuple(self._doubts(data, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
+            read_off=read_off,
             dropped=columns_beside(data, {name for names in self.design.columns for name in names}),
             design=self.design,
             spine=spine,
@@ -283,14 +278,13 @@ class TopDown(Mechanism):
             parts=tuple(parts),
         )
 
-    def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Population], *, read_off: bool) -> Iterator[Doubt]:
-        yield from settings_doubts(self.settings_from)
-        yield from area_doubts(spine, self.settings.levels)
+    def doubts(self, data: Microdata, plan: TopDownPlan) -> Iterator[Doubt]:
+        yield from area_doubts(plan.spine, self.settings.levels)
         if "records" in self.settings.publish:
-            yield from unmeasured(parts)
+            yield from unmeasured(plan.parts)
         if data.persons is None:
             yield from repeated_ids(data, unit=self.unit)
-        if read_off:
+        if plan.read_off:
             yield Doubt(
                 kind="areas-from-file",
                 what="which areas exist was read off the confidential file: an area where nobody lives is missing from "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ class TopDownPlan(Plan):
     unreleased: ClassVar[str] = "not used"
     design: TopDownDesign
     spine: Spine
+    read_off: bool = False  # whether the areas were read off the file
     one_file: bool = True  # of persons, not one of households and one of persons
     parts: tuple[Population, ...] = field(repr=False)
     own: Specification  # what this draw promises; the specification includes earlier releases
@@ -41,7 +42,8 @@ class TopDownPlan(Plan):
 
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
         own = change(self.own)
-        return replace(self, own=own, specification=with_earlier(own, self.includes)).sealed()
+        self._check_loss(own, self.own)
+        return self._resealed(own=own, specification=with_earlier(own, self.includes))
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:

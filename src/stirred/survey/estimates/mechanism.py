@@ -13,7 +13,7 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.protocol import Progress, Settings, settings_doubts
+from stirred.mechanisms.protocol import Progress, Settings
 from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
@@ -197,7 +197,6 @@ class SurveyEstimates(TableMechanism):
         )
 
     def doubts(self, data: Microdata, plan: SurveyPlan) -> Iterator[Doubt]:
-        yield from settings_doubts(self.settings_from)
         yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
         yield from pictures.notes(plan)
 

@@ -134,7 +134,7 @@ def test_settings_chosen_on_the_file_are_doubted_whatever_the_plan_says() -> Non
     swap = SWAP.with_settings(settings_from="this-data")
     plan = swap.plan(HOMES)
     assert plan.origin is not None
-    forged = replace(plan, doubts=()).sealed()
+    forged = replace(plan, doubts=())._sealed()
     with pytest.raises(DoubtError, match="void the guarantee"):
         swap.release(HOMES, Entropy.from_os(), plan=forged)
 
