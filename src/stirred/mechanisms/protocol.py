@@ -298,7 +298,7 @@ class Mechanism(ABC):
     # ---- around the draw
 
     def warm(self) -> None:
-        """Load and compile what the draw needs, before anything is spent."""
+        """Compile the kernels of the draw before budget is spent."""
 
     def working_in(self, folder: Path, *, progress: Path) -> Self:
         """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece.
@@ -345,7 +345,7 @@ class Mechanism(ABC):
         return "counted from the released records"
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep inside what was drawn, where the files do not show it."""
+        """Write what was drawn to ``internal/``, where the public files do not show it."""
 
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         """Compare the written files with the confidential input; raise ``failed(...)`` if anything differs.
@@ -377,7 +377,7 @@ class Mechanism(ABC):
         return Headline(unchanged=f"Published exactly: {plan.unchanged}.", disturbed=f"Disturbed: {plan.disturbed}.")
 
     def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
-        """Return how far off published counts are, where the law says it: the first is said on the first screen.
+        """Return how far off published counts are, where the law says it: the first is shown on the first screen.
 
         ``corrected`` is what ``corrected`` found.
         """
@@ -427,7 +427,7 @@ class Mechanism(ABC):
         return "the errors of this mechanism have no closed form"
 
     def within_reach(self, data: Microdata) -> bool:
-        """Say whether errors of tables are worth their time beside a release of this file."""
+        """Say whether errors of tables are fast enough to compute with a release of this file."""
         return not self.no_closed_form
 
     def expected_error(
@@ -450,7 +450,7 @@ class Mechanism(ABC):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        """Return how it treats the cells of tables, if it swaps and they have closed forms: foretold and corrected."""
+        """Return how it treats the cells of tables, if it swaps and they have closed forms: predicted and corrected."""
         return None
 
     # ---- audits

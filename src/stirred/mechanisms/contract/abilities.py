@@ -156,4 +156,4 @@ class Command:
     help: str
     options: type[BaseModel]
     run: Callable[[Any, Progress | None], Outcome]
-    gone: bool = False  # kept for its refusal alone: not listed, and any option reaches ``run``
+    gone: bool = False  # kept only to explain that it was removed: not listed, and any option reaches ``run``
