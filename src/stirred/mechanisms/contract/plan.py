@@ -75,7 +75,7 @@ class PlanOrigin:
 class Plan(ABC):
     """What a mechanism would do to a file: nothing random has happened.
 
-    Printed, it says what is published unchanged, what is disturbed, what is promised, and its doubts. ``Mechanism.plan``
+    Printed, it says what is unchanged and disturbed, what is promised, and its doubts. ``Mechanism.plan``
     fills in the doubts and ``origin``, which a release compares. ``accepted`` are the names of the doubts that the
     specification has among its conditions, ``dropped`` the columns of the input that are not released.
     ``exposure_doubts`` are those about whom the release exposes, where a policy judged that; by default they are
@@ -241,7 +241,7 @@ class Plan(ABC):
         return None
 
     def outcome(self) -> list[Row]:
-        """Return what is published unchanged, what is disturbed, what is dropped, and the promise, as labelled sentences."""
+        """Return what is unchanged, disturbed and dropped, and the promise, as labelled sentences."""
         return [
             ("unchanged", self.unchanged),
             ("disturbed", self.disturbed),
