@@ -77,7 +77,7 @@ def test_the_example_keeps_its_promise_with_a_fair_coin(coin: Any) -> None:
 
 
 def test_an_identifier_is_not_taken_for_the_column_that_is_needed(coin: Any) -> None:
-    data = Microdata(households=DATA.with_row_index("age"), id=["answer"])
+    data = Microdata(households=DATA.with_row_index("age"), id=("answer",))
     with pytest.raises(StirredError, match='"answer" is declared an identifier'):
         coin(keep="3/4").plan(data)
 
