@@ -3,6 +3,7 @@
 Say what is promised and how values are drawn. Plan, doubts, the opening of a release and the random order of rows are
 here. A whole mechanism, for files with one column of answers, 0 or 1. Each is kept or turned round by a biased coin:
 
+>>> from fractions import Fraction
 >>> from itertools import product
 >>> from pydantic import Field
 >>> from stirred.audit import audit
@@ -10,11 +11,11 @@ here. A whole mechanism, for files with one column of answers, 0 or 1. Each is k
 >>> from stirred.spec import PURE, Budget, Domain, InputPremetric, Law, Margin, Multiverse, ln
 >>> from stirred.spec.specification import Flavor
 >>> class CoinSettings(Settings):
-...     keep: Probability = Field(description="The probability that an answer is kept.")
+...     keep: Probability = Field(ge=Fraction(1, 2), lt=1, description="The probability that an answer is kept.")
 >>> class Coin(PlainMechanism):
 ...     name, title, settings_model = "coin", "randomised response", CoinSettings
 ...     in_words = "Each answer is kept with a probability, and turned round otherwise."
-...     disturbed = "answer"
+...     disturbed, columns = "answer", ("answer",)
 ...
 ...     def specification(self, data):
 ...         flavor = Flavor(
@@ -64,7 +65,9 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.microdata import Microdata
+from stirred.data.given import as_microdata
+from stirred.data.microdata import Microdata, absent_variable, missing_column
+from stirred.data.problems import DataError
 from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.protocol import (
     RECORDS,
@@ -107,6 +110,11 @@ class PlainMechanism(Mechanism):
         """Return what --verbose and --json say besides."""
         return ()
 
+    @property
+    def columns(self) -> Sequence[str]:
+        """Return the columns that a file must have."""
+        return ()
+
     @abstractmethod
     def specification(self, data: Microdata | None) -> Specification:
         """Return the promise for a file; for None that of a small universe, which audits enumerate."""
@@ -116,7 +124,17 @@ class PlainMechanism(Mechanism):
         """Return the records with the values drawn; their order is drawn afterwards."""
 
     def check(self, data: Any) -> None:
-        """Raise all problems of a file's columns with these settings."""
+        """Refuse a file that does not fit these settings: here, one without the columns they need."""
+        microdata = as_microdata(data)
+        there, where = microdata.variables, microdata.household_source
+        if problems := [
+            absent_variable(microdata, name, where=where, role="settings")
+            if name in microdata.identifiers
+            else missing_column(name, there, where=where, role="settings")
+            for name in self.columns
+            if name not in there
+        ]:
+            raise DataError(problems)
 
     def doubts(self, data: Microdata, plan: PlainPlan) -> Iterable[Doubt]:
         return identifier_doubts(data, data.variables, unit=self.unit)

@@ -134,8 +134,9 @@ def paragraph(text: str, *, note: bool = False) -> str:
 
 
 def bullets(items: Iterable[str]) -> str:
-    """Return a list."""
-    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+    """Return a list; of nothing, nothing."""
+    listed = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return listed and f"<ul>{listed}</ul>"
 
 
 def folded(summary: str, *parts: str) -> str:

@@ -262,8 +262,11 @@ def _class(start: int) -> str:
 def _conditions(report: ReleaseReport) -> str:
     specification = report.plan.specification
     lead = "What is said holds" if protects_nothing(report.plan) else "The promise holds"
-    parts = [paragraph(f"{lead} under these conditions:"), bullets(specification.assumptions)]
+    parts = []
+    if specification.assumptions:
+        parts += [paragraph(f"{lead} under these conditions:"), bullets(specification.assumptions)]
     if report.plan.dropped:
         parts.append(paragraph(f"Columns not released: {report.plan.dropped_in_short}."))
-    parts.append(paragraph("The proofs are cited in specification.json, under theorem.", note=True))
-    return section("Conditions of use", *parts)
+    if specification.theorem:
+        parts.append(paragraph("The proofs are cited in specification.json, under theorem.", note=True))
+    return section("Conditions of use", *parts) if parts else ""

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 # A setting as an option, with the value that ends its clause. What stands in backquotes is a command, to be typed.
@@ -190,10 +191,13 @@ def as_given(value: object) -> str:
     """Return a value as it was written in a file: numbers, true and false without the names that Python has for them.
 
     >>> from decimal import Decimal
-    >>> as_given(Decimal("NaN")), as_given([Decimal("1.50"), "a"])
-    ('nan', "[1.50, 'a']")
+    >>> from fractions import Fraction
+    >>> as_given(Decimal("NaN")), as_given([Decimal("1.50"), "a"]), as_given(Fraction("1/4"))
+    ('nan', "[1.50, 'a']", '1/4')
     """
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Fraction):
+        return str(value)
     text = re.sub(r"Decimal\('([^']*)'\)", r"\1", repr(value))
     return text.replace("Infinity", "inf").replace("NaN", "nan") if text != repr(value) else text

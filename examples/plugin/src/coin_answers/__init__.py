@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, listed
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.plain import PlainMechanism, PlainPlan, Probability, Settings
 from stirred.mechanisms.protocol import Fact
 from stirred.randomness import Entropy, bernoulli_array, integers_below
@@ -72,6 +72,11 @@ class CoinAnswers(PlainMechanism):
         return f"{column}: each value is replaced by another one with probability {1 - keep}"
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that a file must have."""
+        return (self.settings.column,)
+
+    @property
     def facts(self) -> tuple[Fact, ...]:
         """Return what --verbose and --json say besides."""
         words = f"each {self.settings.column} is kept with probability {self.settings.keep}"
@@ -106,12 +111,9 @@ class CoinAnswers(PlainMechanism):
 
     def check(self, data: Any) -> None:
         """Refuse a file without the column, or with other values."""
-        column, microdata = self.settings.column, as_microdata(data)
-        if column not in microdata.variables:
-            raise bad_plan(
-                f"there is no column '{column}'", where="column", remedy=f"there are {listed(microdata.variables)}"
-            )
-        answers = microdata.households[column].cast(pl.String)
+        super().check(data)
+        column = self.settings.column
+        answers = as_microdata(data).households[column].cast(pl.String)
         if answers.null_count() or not {*answers} <= {*self.settings.values}:
             raise bad_plan(
                 f"'{column}' has missing values, or others than those declared",

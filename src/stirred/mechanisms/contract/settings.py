@@ -68,9 +68,10 @@ def confidence_of(given: Number, *, where: str) -> Fraction:
     return found
 
 
-# A probability, which is an exact fraction however it was written.
+# A probability, which is an exact fraction however it was written. Field(ge=..., lt=...) narrows it: of an InstanceOf
+# pydantic takes such bounds and never checks them.
 Probability = Annotated[
-    InstanceOf[Fraction],
+    Fraction,
     BeforeValidator(_as_probability, json_schema_input_type=str | int | Decimal),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "number"}]}),
