@@ -34,7 +34,6 @@ class PublicTable:
     file: str
     sha256: str = ""
     frame: pl.DataFrame | None = field(default=None, compare=False, repr=False)
-    rows: str = field(default="", repr=False)  # of a table that was given as a frame: a checksum of what is in it
 
     @classmethod
     def of(cls, given: Any) -> Any:
@@ -46,7 +45,7 @@ class PublicTable:
         if not isinstance(given, pl.DataFrame):
             return given
         text = given.cast(pl.String)
-        return cls("given", frame=text, rows=hashlib.sha256(text.write_json().encode()).hexdigest())
+        return cls("given", hashlib.sha256(text.write_json().encode()).hexdigest(), text)
 
     def read(self, folder: Path) -> Self:
         """Return the table with its rows and its checksum."""
@@ -85,7 +84,6 @@ class ReleasedTable(PublicTable):
             table.file,
             table.sha256,
             table.frame,
-            table.rows,
             title=str(kept.get("title", "")),
             release=str(kept.get("release", "")),
             promise=None if stated is None else from_document(stated, source=f"{table.file} specification"),
