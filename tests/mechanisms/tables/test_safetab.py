@@ -12,7 +12,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.query import DrawnAnswers, Query, half_width, variance_of
+from stirred.mechanisms.tables.query import DrawnAnswers, Query, half_width, in_order, variance_of
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import StageQueries
@@ -268,6 +268,12 @@ def test_variances_are_those_of_the_noise_and_not_its_parameter(parameter: Fract
     table = with_intervals(counts, [query], cells=np.array([1, 8]))
     assert table["variance"].to_list() == pytest.approx([true, 8 * true], abs=5e-4)
     assert query.deviation**2 == pytest.approx(true, abs=5e-5)
+
+
+@pytest.mark.parametrize("declared", [["count"], ["count", "variance", "low"]])
+def test_a_column_that_is_computed_or_declared_alone_is_not_left_out_silently(declared: list[str]) -> None:
+    with pytest.raises(AssertionError, match=r"\['(low|variance)'\] are not as declared"):
+        in_order(pl.DataFrame({"count": [1], "variance": [1.0]}), declared)
 
 
 def test_noise_that_is_too_wide_is_refused_by_the_plan() -> None:

@@ -7,7 +7,7 @@ add up, also where a later query is chosen by earlier answers: a mechanism asks 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -25,6 +25,16 @@ from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
 
 Integers = npt.NDArray[np.int64]
 LEVEL: Final = Fraction(95, 100)
+
+# What every noisy number is published with, and, where it is a count, the count before that. Types and files, and
+# which columns an audit accepts, follow from here; `intervals` has one value for each, or fails.
+Columns = Mapping[str, pl.DataType]
+INTERVAL: Final[Columns] = {
+    "variance": pl.Float64(),  # of the noise
+    "low": pl.Int64(),  # of the interval that has the true number with the confidence that the page states
+    "high": pl.Int64(),
+}
+COUNTED: Final[Columns] = {"count": pl.Int64(), **INTERVAL}
 _SMOOTH: Final = 16  # from here on a sum has the law of one number but for a factor between 1 - 10^-60 and 1 + 10^-60
 
 
@@ -168,6 +178,21 @@ class KeptAnswers:
         drawn: Integers = noise.to_numpy()
         query.check_noise(drawn)
         return true + drawn
+
+
+def intervals(noisy: Integers, *, variance: Any, width: Any) -> dict[str, Any]:
+    """Return the columns of ``INTERVAL`` for noisy numbers.
+
+    >>> {name: values.tolist() for name, values in intervals(np.array([3, 5]), variance=np.ones(2), width=2).items()}
+    {'variance': [1.0, 1.0], 'low': [1, 3], 'high': [5, 7]}
+    """
+    return dict(zip(INTERVAL, (variance, noisy - width, noisy + width), strict=True))
+
+
+def in_order(table: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
+    """Return a table with its columns as declared; one that is computed and not declared is not left out silently."""
+    assert {*table.columns} == {*columns}, f"columns {sorted({*table.columns} ^ {*columns})} are not as declared"
+    return table.select(*columns)
 
 
 @lru_cache(maxsize=1024)

@@ -26,7 +26,7 @@ from pydantic import Field
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, PublicTable, TableFile
-from stirred.mechanisms.tables.query import Query
+from stirred.mechanisms.tables.query import Columns, Query, in_order
 from stirred.mechanisms.tables.tabulator import (
     REFERENCE,
     BudgetPart,
@@ -309,12 +309,8 @@ class Counter:
 
 # ---- the mechanism ----------------------------------------------------------------------------------------------
 
-GROUP: Final = ("region_id", "region_type", "iteration_code")
+GROUP: Final[Columns] = dict.fromkeys(("region_id", "region_type", "iteration_code"), pl.String())
 SYNTHETIC: Final = PublicTable("synthetic")
-_NUMBERS: Final[Mapping[str, pl.DataType]] = {
-    **dict.fromkeys(("count", "cells", "low", "high", "true"), pl.Int64()),
-    **dict.fromkeys(("variance", "combined", "combined_variance"), pl.Float64()),
-}
 RACES: Final = tuple(f"race{n}" for n in range(1, 9))
 
 
@@ -473,9 +469,9 @@ class SafeTab(Tabulator):
 
     def joined(self, name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the parts of a public table, and the true counts, in the order of the groups."""
-        schema = {column: _NUMBERS.get(column, pl.String()) for column in (*self.columns[name], "true")}
-        parts = [pl.DataFrame(schema=schema), *(table.select(*schema) for table in tables)]
-        return pl.concat(parts).sort(GROUP, maintain_order=True)
+        schema = {**self.columns[name], "true": pl.Int64()}
+        parts = [pl.DataFrame(schema=schema), *(in_order(table, schema) for table in tables)]
+        return pl.concat(parts).sort(*GROUP, maintain_order=True)
 
     # ---- small files, for audits
 
