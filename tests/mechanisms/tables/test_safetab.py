@@ -12,11 +12,12 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.query import DrawnAnswers, Query, half_width, in_order, variance_of
+from stirred.mechanisms.tables.query import DrawnAnswers, Query, in_order
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import StageQueries
 from stirred.mechanisms.tables.tabulator import with_intervals
+from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import (
     cells,

@@ -48,7 +48,8 @@ from stirred.mechanisms.tables.engine import (
     audit_records,
     check_no_records,
 )
-from stirred.mechanisms.tables.query import INTERVAL, LEVEL, Columns, Query, half_width, intervals, variance_of
+from stirred.mechanisms.tables.query import INTERVAL, Columns, Query, intervals
+from stirred.randomness.cell_law import LEVEL, half_width, variance_of
 from stirred.randomness.noise import table_of
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, Domain, after_imputation

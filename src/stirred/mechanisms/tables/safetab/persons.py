@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.query import COUNTED, INTERVAL, Ask, Columns, Query, half_width, variance_of
+from stirred.mechanisms.tables.query import COUNTED, INTERVAL, Ask, Columns, Query
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -33,6 +33,7 @@ from stirred.mechanisms.tables.tabulator import (
     once,
     with_intervals,
 )
+from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
