@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import Fact, Grid, Plan, ReleasedTable
+from stirred.mechanisms.protocol import PERSONS, Fact, Grid, Plan, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.rules import with_earlier
-from stirred.mechanisms.topdown.settings import PERSONS, UNITS, TopDownDesign
+from stirred.mechanisms.topdown.settings import UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.randomness.cell_law import variance_of
 from stirred.spec.doubts import Doubt
