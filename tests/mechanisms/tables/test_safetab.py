@@ -324,14 +324,14 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         toy_p().plan(PEOPLE.drop("race2"))
     with pytest.raises(DataError, match=r'no column "place"\. Fix: rename yours to "place", which the budget names'):
         toy_p(blocks=BLOCKS.drop("place")).plan(PEOPLE)
-    with pytest.raises(DataError, match="a block is missing or stands twice"):
+    with pytest.raises(DataError, match="a block is missing or appears twice"):
         toy_p(blocks=pl.concat([BLOCKS, BLOCKS])).plan(PEOPLE)
     with pytest.raises(DataError, match='no column "kind"'):
         toy_p(iterations=ITERATIONS.drop("kind")).plan(PEOPLE)
     bad = ITERATIONS.with_columns(kind=pl.lit("both"), level=pl.lit("one"), iteration_code=pl.lit("1"))
     with pytest.raises(DataError) as told:
         toy_p(iterations=bad).plan(PEOPLE)
-    assert all(what in str(told.value) for what in ("'both' is not known", "not a whole number", "stands twice"))
+    assert all(what in str(told.value) for what in ("'both' is not known", "not a whole number", "appears twice"))
     with pytest.raises(PlanError, match="there is no table called 'real'"):
         toy_p(iterations="real").plan(PEOPLE)
     with pytest.raises(PlanError, match="the table of blocks was not read"):
@@ -357,10 +357,10 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         ),
         ("parts", [{"region": "MOON", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}], 'no region type "MOON"'),
         ("parts", [{"region": "USA", "level": 1, "rho": "0", "thresholds": [1, 2, 3]}], "every rho is 0"),
-        ("parts", [_PART, {**_PART, "rho": "4"}], "part t2, USA level 1 stands twice"),
-        ("regions", [_REGION, _REGION], "region type USA stands twice"),
-        ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state stands twice"),
-        ("sexes", ["1", "1"], "sex 1 stands twice"),
+        ("parts", [_PART, {**_PART, "rho": "4"}], "part t2, USA level 1 appears twice"),
+        ("regions", [_REGION, _REGION], "region type USA appears twice"),
+        ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state appears twice"),
+        ("sexes", ["1", "1"], "sex 1 appears twice"),
         ("ages", [[0, 5], [1], [2]], "age edges lie above 0"),
         ("colour", "red", "Extra inputs are not permitted"),
     ],

@@ -133,9 +133,9 @@ class GroupsBudget(BudgetFile):
 
 
 def once(names: Sequence[Hashable], what: str) -> None:
-    """Refuse what stands twice: two measurements of one name would draw the same noise."""
+    """Refuse what appears twice: two measurements of one name would draw the same noise."""
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"{what} {twice[0]} stands twice")
+        raise ValueError(f"{what} {twice[0]} appears twice")
 
 
 def _instead(given: Any) -> str:

@@ -146,7 +146,7 @@ class PermutationLaw(ClassLaw):
 
     @property
     def by_sizes(self) -> bool:  # type: ignore[override]
-        """Say that sizes decide all but where rates follow records, or some are left out."""
+        """Say that sizes decide everything unless rates follow records, or some are left out."""
         return not self.followed and self.imputed is None
 
     @property

@@ -141,7 +141,7 @@ def _problems(given: pl.DataFrame, where: str) -> Iterator[Problem]:
         yield Problem(what="a level is not a whole number", where=f'{where} "level"', remedy="write 1 or 2")
     if given["iteration_code"].is_duplicated().any() or given["iteration_code"].null_count():
         remedy = "give every iteration one row and one code"
-        yield Problem(what="a code is missing or stands twice", where=f'{where} "iteration_code"', remedy=remedy)
+        yield Problem(what="a code is missing or appears twice", where=f'{where} "iteration_code"', remedy=remedy)
 
 
 def kinds_of(records: pl.DataFrame, races: Sequence[str], ethnicity: str) -> tuple[Ints, pl.DataFrame]:
@@ -399,7 +399,9 @@ class SafeTab(Tabulator):
             raise DataError(problems)
         if frame[self.block].is_duplicated().any() or frame[self.block].null_count():
             where = f'blocks {self.blocks.file} "{self.block}"'
-            raise DataError([Problem(what="a block is missing or stands twice", where=where, remedy="give it one row")])
+            raise DataError(
+                [Problem(what="a block is missing or appears twice", where=where, remedy="give it one row")]
+            )
         named: pl.DataFrame = frame.with_columns(pl.col(n).replace("", None) for n in needed[1:])
         return named
 

@@ -172,13 +172,13 @@ class SafeTabH(SafeTab):
         nobody = self.records(self._frame([]))
         wrong = [part.name for part in self.parts if self.selected(self.counter(nobody, part), part) is None]
         for name in dict.fromkeys(wrong):
-            what = f"groups of {name} are not those of blocks and iterations, or stand twice"
+            what = f"groups of {name} are not those of blocks and iterations, or appear twice"
             yield Problem(what=what, where=where, remedy=remedy)
 
     def selected(self, counter: Counter, part: BudgetPart) -> tuple[Ints, Ints] | None:
         """Return the groups of a part that have a published total, and the level that it gives them.
 
-        Nothing is returned where a group is not there or stands twice.
+        Nothing is returned where a group is not there or appears twice.
         """
         table = self.totals.frame
         assert table is not None
