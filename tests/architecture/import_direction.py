@@ -6,7 +6,7 @@ counts like any other: it is a dependency all the same.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,14 @@ RANK = {
     "release": 7,
     "cli": 8,
     "studio": 8,
+}
+
+# Modules that a room names in text and never imports itself, with the reason.
+ALLOWED_BY_NAME = {
+    "stirred.survey.estimates.mechanism": "survey estimates keep the contract of mechanisms and are listed with them; "
+    "the registry imports the module when a plan asks for it",
+    "stirred.survey.commands": "`stirred --help` lists the commands of surveys with those of mechanisms; "
+    "they are imported when one is run",
 }
 
 # The package's own front door: it names the rooms lazily and may open any of them.
@@ -50,6 +58,15 @@ def violations(package: Path) -> list[str]:
     ]
     unranked = sorted({_room(path, package=package) for path in files} - {""} - RANK.keys())
     return against + [f"{package.name}/{room}: this room has no rank. Add it to RANK." for room in unranked]
+
+
+def named_violations(modules: Iterable[str], *, room: str, package: str = "stirred") -> list[str]:
+    """Return one sentence for each module that a room names in text against the direction, without being allowed to."""
+    return [
+        problem
+        for module in modules
+        if module not in ALLOWED_BY_NAME and (problem := _problem(room, module, package=package))
+    ]
 
 
 def imports_of(path: Path, *, package: Path) -> Iterator[Import]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import stirred
+from stirred.mechanisms.registry import BUILT_IN
 from tests.architecture.import_direction import imports_of
 from tests.architecture.test_imports import plant
 
@@ -80,6 +81,32 @@ def test_the_engine_of_records_knows_neither_laws_nor_steps_nor_pairs() -> None:
     imported = folders_imported(MECHANISMS / "records", package=PACKAGE)
     assert imported["."] == {"kernels"}
     assert "kernels" not in imported
+
+
+def laws_that_import_laws(package: Path) -> list[str]:
+    """Return each module of laws that imports one in which a built-in mechanism stands.
+
+    What several laws need stands in modules without a mechanism, such as `counting`.
+    """
+    own = "stirred.mechanisms.records.laws."
+    laws = {module for module, _ in BUILT_IN.values() if module.startswith(own)}
+    return [
+        f"{path.stem} imports {law.removeprefix(own)}"
+        for path in sorted((package / "mechanisms" / "records" / "laws").glob("*.py"))
+        for law in sorted(laws - {own + path.stem})
+        if any(f"{each.target}.".startswith(f"{law}.") for each in imports_of(path, package=package))
+    ]
+
+
+def test_no_law_of_a_swap_imports_another_law() -> None:
+    assert laws_that_import_laws(PACKAGE) == []
+
+
+def test_a_law_that_imports_another_is_found(tmp_path: Path) -> None:
+    line = "from stirred.mechanisms.records.laws.{} import ONE".format
+    laws = "mechanisms/records/laws"
+    files = {f"{laws}/mallows.py": line("counting"), f"{laws}/shuffle.py": line("mallows"), f"{laws}/counting.py": ""}
+    assert laws_that_import_laws(plant(tmp_path, files)) == ["shuffle imports mallows"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 import stirred
-from tests.architecture.import_direction import RANK, violations
+from stirred.mechanisms.groups import GROUPS
+from stirred.mechanisms.registry import BUILT_IN
+from tests.architecture.import_direction import ALLOWED_BY_NAME, RANK, named_violations, violations
 
 PACKAGE = Path(stirred.__file__).parent
 
@@ -22,6 +24,18 @@ def plant(root: Path, files: dict[str, str]) -> Path:
 def test_every_import_points_down_to_spec() -> None:
     found = violations(PACKAGE)
     assert not found, "imports against the direction:\n" + "\n".join(found)
+
+
+def test_modules_that_mechanisms_name_in_text_point_down_too_but_for_those_allowed_by_name() -> None:
+    """The registry and the groups of commands import by name, which the syntax of imports does not show."""
+    modules = [module for module, _ in (*BUILT_IN.values(), *GROUPS.values())]
+    assert not named_violations(modules, room="mechanisms")
+    assert ALLOWED_BY_NAME.keys() <= {*modules}, "one that is allowed is no longer named: take it out"
+
+
+def test_a_module_named_in_text_against_the_direction_is_found() -> None:
+    found = named_violations(["stirred.data.codes", "stirred.survey.plain"], room="mechanisms")
+    assert found == ["mechanisms must not import stirred.survey.plain. It may import spec, randomness, data, engines."]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from stirred.cli.demo import _example
 from stirred.cli.main import run
-from stirred.mechanisms.census_2020.account import DELTA, Part, parts, totals
+from stirred.mechanisms.census_2020.account import Part, parts, totals
+from stirred.mechanisms.topdown.budget import DELTA
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.currency import Currency
 from stirred.spec import Margin, UnitFactor, approximate, catalogue

@@ -44,8 +44,6 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
 
-_SWAPS: Final = ("stirred.mechanisms.records.laws.", "stirred.mechanisms.records.steps.")
-
 # Mechanisms that earlier versions had. The commit is the last that has them.
 _REMOVED: Final = ("metric-swap", "gibbs-swap")
 _LAST_COMMIT: Final = "6b6a3cd"
@@ -109,7 +107,7 @@ def _loaded(name: str) -> Any:
             why = f"its own name is '{found.name}'"
         else:
             return found
-    except Exception as error:  # whatever another package does wrong is said, not thrown
+    except Exception as error:  # whatever goes wrong is reported as an error of that package
         why = f"{type(error).__name__}: {error}"
     what = f"the mechanism '{name}' of the package {package_of(name)} cannot be used ({why})"
     remedy = "correct or uninstall the package; docs/write-a-mechanism.md says what a mechanism needs"
@@ -139,12 +137,14 @@ def commands_of(group: str) -> Sequence[Command]:
 
 
 def family() -> list[str]:
-    """Return the swaps within strata, which are compared with each other.
+    """Return the swaps within strata, which are compared with each other: those that say ``in_family``.
+
+    One of another package is among them, unless the package is broken.
 
     >>> family()[:2]
     ['permutation-swap', 'conditioned-swap']
     """
-    return [name for name, (module, _) in BUILT_IN.items() if module.startswith(_SWAPS)]
+    return [name for name, each in usable().items() if getattr(each, "in_family", False)]
 
 
 def full_name(name: str, *, where: str = "name") -> str:
@@ -207,7 +207,7 @@ class PlanWords:
 def settings_for(
     mechanism: str | type[Mechanism], given: Mapping[str, Any], *, words: Any = None, keep_empty: bool = False
 ) -> Any:
-    """Return the settings of a mechanism, checked: everything that is wrong with them is said at once.
+    """Return the settings of a mechanism, checked; all problems are reported together.
 
     They may come from a plan, the command line, or keywords of Python: tuples, fractions and floats are taken as well.
     What is None was not given, nor is an empty list, unless leaving it out means everything, or ``keep_empty`` takes

@@ -139,7 +139,7 @@ def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
 
     ``equal`` is ``changed`` or ``epsilon``. Members that cannot reach it are left out.
     """
-    if swap.name not in registry.family():
+    if not getattr(swap, "in_family", False):
         raise bad_plan("this mechanism has no family", where="--family", remedy="compare plans with each other")
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
@@ -185,7 +185,7 @@ def stronger(mechanism: Any, plan: Any) -> StrongerMember | None:
     All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
     where whom a swap changes is protected, or where so many margins would take minutes.
     """
-    if mechanism.name not in registry.family() or plan.origin.mechanism.imputed_flag is not None or plan.perturbed:
+    if not getattr(mechanism, "in_family", False) or plan.origin.mechanism.imputed_flag is not None or plan.perturbed:
         return None
     try:
         areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None

@@ -18,9 +18,8 @@ from stirred.inference.cell_estimates import corrected, estimated_shrunken
 from stirred.inference.swap_moments import Laws, crossed_strata
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.records.laws.permutation import psa_law
 from tests.depth import examples
-from tests.mechanisms.records.oracles import shrinkage
+from tests.mechanisms.records.oracles import psa_law, shrinkage
 from tests.mechanisms.records.sampling import swapped
 
 UNIVERSES = [

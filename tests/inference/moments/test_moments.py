@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.inference.swap_moments import swapped_cell
-from stirred.mechanisms.records.laws.permutation import psa_law
 from tests.depth import examples
+from tests.mechanisms.records.oracles import psa_law
 
 UNIVERSES = [("ab", "xy"), ("aab", "xyy"), ("aabb", "xxyy"), ("aabc", "xyyz"), ("aaabb", "xxyyz"), ("aaabbb", "xxyyzz")]
 RATES = [Fraction(text) for text in ("1/10", "1/2", "9/10", "1")]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import permutations, product
 from typing import Any
 
-from stirred.mechanisms.records.laws.counting import Margins, Table, _Kernel, all_tables
+from stirred.mechanisms.records.law import class_law
+from stirred.mechanisms.records.laws.counting import Margins, Table, _Kernel, all_tables, psa_weights
 from stirred.mechanisms.records.steps.chains import File
 from stirred.mechanisms.records.strata import Strata, StratumRow
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, ln
@@ -154,3 +155,13 @@ def shrinkage(stratum: int, rate: Fraction) -> Fraction:
 def strata_rows(strata: Strata) -> list[StratumRow]:
     """Return every stratum as a row: for small files."""
     return [strata[number] for number in range(strata.count)]
+
+
+def psa_law(records: Sequence[tuple[Hashable, Hashable]], *, rate: Fraction) -> Law:
+    """Return the law of the released multiset of (hold, swap) pairs, for the records of one stratum.
+
+    >>> law = psa_law([("a", "x"), ("b", "y")], rate=Fraction(1, 4))
+    >>> law[(("a", "y"), ("b", "x"))]
+    Fraction(1, 10)
+    """
+    return class_law(records, psa_weights(len(records), rate))

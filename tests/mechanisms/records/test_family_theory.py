@@ -29,7 +29,7 @@ from stirred.mechanisms.records.laws.counting import (
     psa_weights,
 )
 from stirred.mechanisms.records.laws.mallows import mallows_weights
-from stirred.mechanisms.records.laws.permutation import psa_law, varying_rate_law
+from stirred.mechanisms.records.laws.permutation import varying_rate_law
 from stirred.mechanisms.records.laws.shuffle import shuffle_epsilon, shuffle_weights
 from stirred.mechanisms.records.laws.varying import exactly_one_at_most, varying_rate_epsilon
 from stirred.spec.exact import Exact, ln
@@ -37,7 +37,7 @@ from stirred.spec.law import Law
 from stirred.spec.swap_budget import psa_sharp_epsilon
 from tests.mechanisms.records.laws.any_kernel import k_ary_kernel, kernel_epsilon
 from tests.mechanisms.records.laws.test_counting import margins_of, multiset, records
-from tests.mechanisms.records.oracles import exact_kernel, loss_of_laws, selected_counts_law
+from tests.mechanisms.records.oracles import exact_kernel, loss_of_laws, psa_law, selected_counts_law
 
 THEORY = (Path(__file__).parents[3] / "docs" / "theory" / "swapping-family.md").read_text(encoding="utf-8")
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)

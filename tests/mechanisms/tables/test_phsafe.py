@@ -276,7 +276,7 @@ def test_a_file_that_does_not_fit_is_refused(data: object, what: str) -> None:
         ({"tables": {"A": {"title": "", "counts": "units", "rho": "none", "cells": {"1": {}}}}}, "that is not there"),
         ({"rho": {"persons": {}, "children": {}, "units": {}}}, "every rho is 0"),
         ({"tables": {"A": {**_UNITS, "at_most": -1}}}, "tables.A.at_most"),  # stability 2 tau + 2 would be 0: no noise
-        ({"tables": {"A": {**_UNITS, "groups": ["ALL", "ALL"]}}}, "query A nation ALL stands twice"),
+        ({"tables": {"A": {**_UNITS, "groups": ["ALL", "ALL"]}}}, "query A nation ALL appears twice"),
         (
             {
                 "groups": {"x": {"*": {}}, "state x": {"*": {}}},
@@ -286,7 +286,7 @@ def test_a_file_that_does_not_fit_is_refused(data: object, what: str) -> None:
                     "A nation": {**_UNITS, "rho": "other", "groups": ["x"]},
                 },
             },
-            "query A nation state x stands twice",
+            "query A nation state x appears twice",
         ),
     ],
 )

@@ -12,11 +12,12 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.query import DrawnAnswers, Query, half_width, variance_of
+from stirred.mechanisms.tables.query import DrawnAnswers, Query, in_order
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import StageQueries
 from stirred.mechanisms.tables.tabulator import with_intervals
+from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import (
     cells,
@@ -270,6 +271,12 @@ def test_variances_are_those_of_the_noise_and_not_its_parameter(parameter: Fract
     assert query.deviation**2 == pytest.approx(true, abs=5e-5)
 
 
+@pytest.mark.parametrize("declared", [["count"], ["count", "variance", "low"]])
+def test_a_column_that_is_computed_or_declared_alone_is_not_left_out_silently(declared: list[str]) -> None:
+    with pytest.raises(AssertionError, match=r"\['(low|variance)'\] are not as declared"):
+        in_order(pl.DataFrame({"count": [1], "variance": [1.0]}), declared)
+
+
 def test_noise_that_is_too_wide_is_refused_by_the_plan() -> None:
     part = {**_PART, "rho": "1e-9"}
     with pytest.raises(PlanError, match="too wide for tables and their sums"):
@@ -317,14 +324,14 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         toy_p().plan(PEOPLE.drop("race2"))
     with pytest.raises(DataError, match=r'no column "place"\. Fix: rename yours to "place", which the budget names'):
         toy_p(blocks=BLOCKS.drop("place")).plan(PEOPLE)
-    with pytest.raises(DataError, match="a block is missing or stands twice"):
+    with pytest.raises(DataError, match="a block is missing or appears twice"):
         toy_p(blocks=pl.concat([BLOCKS, BLOCKS])).plan(PEOPLE)
     with pytest.raises(DataError, match='no column "kind"'):
         toy_p(iterations=ITERATIONS.drop("kind")).plan(PEOPLE)
     bad = ITERATIONS.with_columns(kind=pl.lit("both"), level=pl.lit("one"), iteration_code=pl.lit("1"))
     with pytest.raises(DataError) as told:
         toy_p(iterations=bad).plan(PEOPLE)
-    assert all(what in str(told.value) for what in ("'both' is not known", "not a whole number", "stands twice"))
+    assert all(what in str(told.value) for what in ("'both' is not known", "not a whole number", "appears twice"))
     with pytest.raises(PlanError, match="there is no table called 'real'"):
         toy_p(iterations="real").plan(PEOPLE)
     with pytest.raises(PlanError, match="the table of blocks was not read"):
@@ -350,10 +357,10 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         ),
         ("parts", [{"region": "MOON", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}], 'no region type "MOON"'),
         ("parts", [{"region": "USA", "level": 1, "rho": "0", "thresholds": [1, 2, 3]}], "every rho is 0"),
-        ("parts", [_PART, {**_PART, "rho": "4"}], "part t2, USA level 1 stands twice"),
-        ("regions", [_REGION, _REGION], "region type USA stands twice"),
-        ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state stands twice"),
-        ("sexes", ["1", "1"], "sex 1 stands twice"),
+        ("parts", [_PART, {**_PART, "rho": "4"}], "part t2, USA level 1 appears twice"),
+        ("regions", [_REGION, _REGION], "region type USA appears twice"),
+        ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state appears twice"),
+        ("sexes", ["1", "1"], "sex 1 appears twice"),
         ("ages", [[0, 5], [1], [2]], "age edges lie above 0"),
         ("colour", "red", "Extra inputs are not permitted"),
     ],

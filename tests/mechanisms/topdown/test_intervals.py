@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands import IntervalOptions, run_interval
-from stirred.mechanisms.topdown.estimates import estimate, gives, half_width, solved_terms
+from stirred.mechanisms.topdown.estimates import estimate, gives, half_width_of_terms, solved_terms
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
-from stirred.randomness.cell_law import CellLaw
+from stirred.randomness.cell_law import CellLaw, variance_of
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.hierarchies import all_queries, random_tree
 from tests.mechanisms.topdown.layout import write_file
@@ -49,7 +48,7 @@ def interval(path: Path, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
 def test_one_measured_value_has_the_interval_of_its_noise(sigma2: Fraction, level: float) -> None:
     law = CellLaw(DiscreteGaussian(sigma2))
-    assert half_width([(1.0, variance_of(sigma2))], level) == law.half_width(Fraction(level))
+    assert half_width_of_terms([(1.0, float(variance_of(sigma2)))], level) == law.half_width(Fraction(level))
 
 
 def test_few_terms_have_the_law_that_listing_all_outcomes_gives() -> None:
@@ -58,7 +57,7 @@ def test_few_terms_have_the_law_that_listing_all_outcomes_gives() -> None:
     chances = {v: [exp(-z * z / 2 / v) for z in values] for _, v in terms}
     chances = {v: [each / sum(own) for each in own] for v, own in chances.items()}
     for level in (0.5, 0.9, 0.95):
-        half = half_width(terms, level)
+        half = half_width_of_terms(terms, level)
         assert half is not None
         inside = less = 0.0
         for noise in product(range(29), repeat=3):
@@ -132,7 +131,7 @@ def test_the_interval_holds_the_true_count_as_often_as_it_says(tmp_path: Path) -
         if chance < 1e-3:
             continue
         values = np.array([[whole], [3], [4]]) + np.array(noise)[:, None]
-        spread = np.array([variance_of(v) for v in variances])
+        spread = np.array([float(variance_of(v)) for v in variances])
         levels = [
             Level(
                 name=name,

@@ -15,9 +15,9 @@ import pytest
 from scipy.stats import norm
 
 from stirred.mechanisms.topdown import measure as measuring
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.measure import Population, measure
 from stirred.mechanisms.topdown.store import MeasurementStore
+from stirred.randomness.cell_law import variance_of
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise
 from stirred.spec.shift_law import DiscreteGaussian
@@ -75,7 +75,7 @@ def test_bypassed_areas_have_no_rows_and_their_only_child_has_less_noise(tmp_pat
     assert rows.filter(geocode="Nd1").is_empty(), "one ward"
     child = rows.filter(geolevel="ward", query_name="total_dpq", geocode="Nd11")
     assert child["sigma2"].to_list() == ["3/1"]
-    assert child["variance"].to_list() == [variance_of(Fraction(3))]
+    assert child["variance"].to_list() == [float(variance_of(Fraction(3)))]
     sibling = rows.filter(geolevel="ward", query_name="total_dpq", geocode="Nd21")
     assert sibling["sigma2"].to_list() == ["6/1"]
     whole = pl.concat([*measure(part(bypass=False), tmp_path / "all", Entropy.from_seed(1)).published()])
@@ -123,7 +123,7 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
             ((query, sigma2),) = task.queries
             (block,) = measuring.noisy(task, query, sigma2, each)
             noise = (block - own.answers(own.schema.query("detailed"), 3, range(45)))[1:]
-            squares += float((noise**2).sum()) / variance_of(Fraction(8))
+            squares += float((noise**2).sum()) / float(variance_of(Fraction(8)))
             many += noise.size
         return float((squares - many) / (2 * many) ** 0.5)
 

@@ -14,11 +14,11 @@ from polars.testing import assert_frame_equal
 
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown import published as reader
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands import HierarchyEstimateOptions, run_estimate
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, shipped_schema
 from stirred.mechanisms.topdown.hierarchy.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Tree
 from stirred.mechanisms.topdown.published import open_published
+from stirred.randomness.cell_law import variance_of
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.layout import answer_rows, known_rows, write_file, write_folders, write_spine
@@ -245,7 +245,7 @@ def one_file(path: Path, rows: list[dict[str, Any]]) -> Path:
 def test_sigma2_wins_over_the_variance_and_is_that_of_discrete_noise(tmp_path: Path) -> None:
     path = one_file(tmp_path / "m.parquet", [{"sigma2": "1/4", "variance": 9.0}])
     (answers,) = open_published(path, schema=SMALL).tree().levels[0].answers
-    assert answers.variance.tolist() == [variance_of(Fraction(1, 4))]
+    assert answers.variance.tolist() == [float(variance_of(Fraction(1, 4)))]
     assert round(float(answers.variance[0]), 6) == 0.215013
 
 

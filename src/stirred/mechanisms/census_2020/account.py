@@ -25,12 +25,11 @@ from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.query import Query
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
 from stirred.mechanisms.tables.tabulator import Tabulator
-from stirred.mechanisms.topdown.budget import Shares
+from stirred.mechanisms.topdown.budget import DELTA, Shares
 from stirred.spec import catalogue
 from stirred.spec.convert_output import gdp_to_epsilon, zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, sqrt
 
-DELTA: Final = Fraction(1, 10**10)
 LARGEST: Final = 99_999
 """Persons in a household at most: the bound of the production system on group quarters."""
 _TOPDOWN: Final = "stirred.mechanisms.topdown.reference"

@@ -208,6 +208,8 @@ class Swap(RecordSwap):
     """A swap within strata of equal match values: a law of the family (``law.SwapLaw``), with ``steps`` around it."""
 
     settings_model: ClassVar[type[SwapSettings]]
+    # Whether it is advised and compared with the other swaps within strata; ``registry.family`` lists those.
+    in_family: ClassVar[bool] = True
     # Its settings by one number, from gentle to strong, where advice may propose it.
     scales: ClassVar[tuple[MemberScale, ...]] = ()
     by_column: ClassVar[bool] = True

@@ -29,7 +29,7 @@ _ARGUMENT: Final[dict[str, Any]] = {"argument": "FOLDER"}
 _FREE: Final = "nothing: a function of released tables promises what the release promises (post-processing)"
 COUNT: Final = "count"
 _NO_MORE: Final = (
-    "It promises no more either: what the release tells, it told before. Read specification.json for what that is."
+    "It promises no more either: the release itself already shows this. Read specification.json for what that is."
 )
 _COMPLEMENTARY: Final = (
     "an empty cell may follow from totals, and then shows what was released, not what is confidential; complementary "

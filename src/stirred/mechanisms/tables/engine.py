@@ -185,7 +185,7 @@ class TableMechanism(Mechanism):
     def declared(self, data: Microdata, names: Sequence[str]) -> dict[str, pl.Series]:
         """Return the declared values of these variables, in the type of their columns; all problems at once.
 
-        Cells must not follow from the file: a value that is listed because somebody has it gives that somebody away.
+        Cells must not follow from the file: a value that is listed because somebody has it identifies that person.
         """
         found: dict[str, pl.Series] = {}
         problems: list[Problem] = []
@@ -370,7 +370,7 @@ def audit_promise(
 def table_fault(
     table: pl.DataFrame, by: Sequence[str], *, number: str = "count", whole: bool = True, cells: int | None = None
 ) -> str:
-    """Say what is wrong with a published table: every combination of its values stands there once, with a number."""
+    """Say what is wrong with a published table: every combination of its values occurs exactly once, with a number."""
     if number not in table.columns:
         return "it has no numbers"
     numbers = table[number].cast(pl.Int64 if whole else pl.Float64, strict=False)

@@ -18,7 +18,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
 from stirred.mechanisms.tables.engine import at_most
-from stirred.mechanisms.tables.query import Ask, Query
+from stirred.mechanisms.tables.query import COUNTED, Ask, Columns, Query, in_order
 from stirred.mechanisms.tables.tabulator import (
     Amount,
     BudgetFile,
@@ -219,8 +219,9 @@ def ratio(above: float, below: float, *, variances: tuple[float, float], level: 
     return CountEstimate(value, (above * below - root) / lead, (above * below + root) / lead)
 
 
-_CELL: Final = ("region_id", "region_type", "table", "iteration_code", "data_cell")
-_ESTIMATES: Final = ("estimate", "estimate_low", "estimate_high")
+_CELL: Final[Columns] = dict.fromkeys(("region_id", "region_type", "table", "iteration_code", "data_cell"), pl.String())
+_ESTIMATES: Final[Columns] = dict.fromkeys(("estimate", "estimate_low", "estimate_high"), pl.Float64())
+_RATIO: Final = ("region_id", "region_type", "ratio", "iteration_code")
 
 
 class PHSafeSettings(TabulatorSettings):
@@ -249,9 +250,10 @@ class PHSafe(Tabulator):
     budget_model: ClassVar[type[BudgetFile]] = PHSafeBudget
     shipped: ClassVar[str] = "-phsafe"
     neighbours: ClassVar[str] = "one person added or removed"
-    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "counts": (*_CELL, "count", "variance", "low", "high", *_ESTIMATES),
-        "ratios": (*_CELL[:2], "ratio", "iteration_code", "value", "low", "high"),
+    columns: ClassVar[Mapping[str, Columns]] = {
+        "counts": {**_CELL, **COUNTED, **_ESTIMATES},
+        # A ratio and its interval are no whole numbers.
+        "ratios": {**dict.fromkeys(_RATIO, pl.String()), **dict.fromkeys(("value", "low", "high"), pl.Float64())},
     }
     file_words: ClassVar[Mapping[str, str]] = {
         "counts": "noisy counts of every table; the estimates are of a normal cut off at 0, with 90% intervals",
@@ -354,9 +356,8 @@ class PHSafe(Tabulator):
             tables.append(self._rows(query, ask(query, true, chunk=0), true))
         counts = pl.concat(tables)
         guesses = [truncated(*row) for row in counts.select("count", "variance").iter_rows()]
-        named = {name: [guess[n] for guess in guesses] for n, name in enumerate(_ESTIMATES)}
-        counts = counts.with_columns(pl.Series(name, values, dtype=pl.Float64) for name, values in named.items())
-        return {"counts": counts.select(*self.columns["counts"], "true"), "ratios": self._ratios(counts)}
+        counts = counts.hstack(pl.DataFrame(guesses, schema=_ESTIMATES, orient="row"))
+        return {"counts": in_order(counts, [*self.columns["counts"], "true"]), "ratios": self._ratios(counts)}
 
     def true_counts(self, data: Microdata, queries: Sequence[PHSafeQuery]) -> Iterator[tuple[PHSafeQuery, Ints]]:
         """Yield each query with its counts: region x iteration x cell, from the rows of its table."""
@@ -424,9 +425,7 @@ class PHSafe(Tabulator):
             both = summed(each.above, ("a", "va")).join(summed(each.below, ("b", "vb")), on=keys, maintain_order="left")
             for region, kind, iteration, a, va, b, vb in both.select(*keys, "a", "va", "b", "vb").iter_rows():
                 found.append((region, kind, name, iteration, *ratio(a, b, variances=(va, vb))))
-        names = self.columns["ratios"]
-        schema = {**dict.fromkeys(names[:4], pl.String), **dict.fromkeys(names[4:], pl.Float64)}
-        return pl.DataFrame(found, schema=schema, orient="row")
+        return pl.DataFrame(found, schema=self.columns["ratios"], orient="row")
 
     # ---- small files, for audits
 

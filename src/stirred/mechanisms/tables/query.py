@@ -7,10 +7,9 @@ add up, also where a later query is chosen by earlier answers: a mechanism asks 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -18,14 +17,22 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.mechanisms.protocol import failed
-from stirred.randomness.cell_law import CellLaw
+from stirred.randomness.cell_law import CellLaw, half_width, variance_of
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise, integer_noise
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
 
 Integers = npt.NDArray[np.int64]
-LEVEL: Final = Fraction(95, 100)
-_SMOOTH: Final = 16  # from here on a sum has the law of one number but for a factor between 1 - 10^-60 and 1 + 10^-60
+
+# What every noisy number is published with, and, where it is a count, the count before that. Types and files, and
+# which columns an audit accepts, follow from here; `intervals` has one value for each, or fails.
+Columns = Mapping[str, pl.DataType]
+INTERVAL: Final[Columns] = {
+    "variance": pl.Float64(),  # of the noise
+    "low": pl.Int64(),  # of the interval that has the true number with the confidence that the page states
+    "high": pl.Int64(),
+}
+COUNTED: Final[Columns] = {"count": pl.Int64(), **INTERVAL}
 
 
 class Perturbation(Protocol):
@@ -170,31 +177,16 @@ class KeptAnswers:
         return true + drawn
 
 
-@lru_cache(maxsize=1024)
-def variance_of(variance: Fraction) -> Fraction:
-    """Return the variance of Gaussian noise with this parameter: less than that where the noise is narrow.
+def intervals(noisy: Integers, *, variance: Any, width: Any) -> dict[str, Any]:
+    """Return the columns of ``INTERVAL`` for noisy numbers.
 
-    >>> round(float(variance_of(Fraction(5, 18))), 4), variance_of(Fraction(625)) == 625
-    (0.2527, True)
+    >>> {name: values.tolist() for name, values in intervals(np.array([3, 5]), variance=np.ones(2), width=2).items()}
+    {'variance': [1.0, 1.0], 'low': [1, 3], 'high': [5, 7]}
     """
-    return CellLaw(DiscreteGaussian(variance)).variance if variance < _SMOOTH else variance
+    return dict(zip(INTERVAL, (variance, noisy - width, noisy + width), strict=True))
 
 
-@lru_cache(maxsize=1024)
-def half_width(variance: Fraction, cells: int = 1, level: Fraction = LEVEL) -> int:
-    """Return the smallest k such that the noise of a sum of ``cells`` counts is from -k to k with chance ``level``.
-
-    >>> half_width(Fraction(625)), half_width(Fraction("2.343"), 8)
-    (49, 8)
-    """
-    if cells == 1 or variance >= _SMOOTH:
-        return CellLaw(DiscreteGaussian(cells * variance)).half_width(level)
-    reach = int(12 * float(variance) ** 0.5) + 2
-    one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * float(variance)))
-    chances = np.ones(1)
-    for bit in bin(cells)[2:]:  # by squaring, from the highest digit on
-        chances = np.convolve(chances, chances)
-        chances = np.convolve(chances, one / one.sum()) if bit == "1" else chances
-    middle = chances.size // 2
-    inside = chances[middle] + 2 * np.cumsum(np.concatenate(([0.0], chances[middle + 1 :])))
-    return int(np.searchsorted(inside, float(level)))
+def in_order(table: pl.DataFrame, columns: Collection[str]) -> pl.DataFrame:
+    """Return a table with its columns as declared; one that is computed and not declared is not left out silently."""
+    assert {*table.columns} == {*columns}, f"columns {sorted({*table.columns} ^ {*columns})} are not as declared"
+    return table.select(*columns)

@@ -48,7 +48,8 @@ from stirred.mechanisms.tables.engine import (
     audit_records,
     check_no_records,
 )
-from stirred.mechanisms.tables.query import LEVEL, Query, half_width, variance_of
+from stirred.mechanisms.tables.query import INTERVAL, Columns, Query, intervals
+from stirred.randomness.cell_law import LEVEL, half_width, variance_of
 from stirred.randomness.noise import table_of
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
@@ -132,9 +133,9 @@ class GroupsBudget(BudgetFile):
 
 
 def once(names: Sequence[Hashable], what: str) -> None:
-    """Refuse what stands twice: two measurements of one name would draw the same noise."""
+    """Refuse what appears twice: two measurements of one name would draw the same noise."""
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"{what} {twice[0]} stands twice")
+        raise ValueError(f"{what} {twice[0]} appears twice")
 
 
 def _instead(given: Any) -> str:
@@ -233,7 +234,7 @@ class Tabulator(TableMechanism):
     budget_model: ClassVar[type[BudgetFile]]
     shipped: ClassVar[str]  # how the names of budgets end that are brought along
     neighbours: ClassVar[str]  # what a rho of the budget is about
-    columns: ClassVar[Mapping[str, tuple[str, ...]]]  # of each public file
+    columns: ClassVar[Mapping[str, Columns]]  # of each public file
     file_words: ClassVar[Mapping[str, str]]
 
     def check_settings(self) -> None:
@@ -352,7 +353,7 @@ class Tabulator(TableMechanism):
 
     def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
         return [
-            PublicFile(name=name, kind="measurements", columns=columns, words=self.file_words[name])
+            PublicFile(name=name, kind="measurements", columns=(*columns,), words=self.file_words[name])
             for name, columns in self.columns.items()
         ]
 
@@ -392,7 +393,7 @@ class Tabulator(TableMechanism):
             table = bundle.side(f"{name}.parquet")
             if table is None:
                 continue
-            if (*table.columns,) != columns or table.schema.get("count", pl.Int64) != pl.Int64:
+            if [*table.columns] != [*columns] or table.schema.get("count", pl.Int64) != pl.Int64:
                 found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
                 continue
             tables[name] = table
@@ -431,11 +432,8 @@ def with_intervals(
     each = [(queries[k].parameter, m) for k, m in pairs.T.tolist()]
     width = np.array([half_width(variance, m) for variance, m in each], dtype=np.int64)[place.ravel()]
     variance = np.array([float(variance_of(variance) * m) for variance, m in each])[place.ravel()]
-    return table.with_columns(
-        pl.Series("variance", variance, dtype=pl.Float64),
-        (pl.col("count") - pl.Series(width)).alias("low"),
-        (pl.col("count") + pl.Series(width)).alias("high"),
-    )
+    found = intervals(table["count"].to_numpy(), variance=variance, width=width)
+    return table.with_columns(pl.Series(name, values, dtype=INTERVAL[name]) for name, values in found.items())
 
 
 def missing_columns(

@@ -11,14 +11,12 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
 from stirred.data.problems import PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.hierarchy.schema import BUDGETS, SUMMED, TOTAL, MarginalQuery, Schema, shipped
-from stirred.randomness.noise_steps import noise_variance
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import fraction, loss
@@ -28,8 +26,6 @@ from stirred.spec.shift_law import DiscreteGaussian
 KEYS: Final = ("title", "source", "schema", "rho", "levels", "queries")
 _NONE: Final = Fraction(0)
 DELTA: Final = Fraction(1, 10**10)  # the Census Bureau's choice
-# Above this the variance of the noise is its parameter, to every digit of a double.
-_WIDE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,13 +329,3 @@ def read_budget(name: str) -> dict[str, Any]:
         raise bad_file(f"cannot read the budget file: {error.strerror}", where=name, remedy=remedy) from None
     except (ValueError, RecursionError) as error:
         raise bad_file(f"this is not TOML ({error})", where=name, remedy=remedy) from None
-
-
-@lru_cache(maxsize=1_000)
-def variance_of(sigma2: Fraction) -> float:
-    """Return the variance of discrete Gaussian noise, which is a little below its parameter.
-
-    >>> round(variance_of(Fraction(1, 4)), 6), variance_of(Fraction(1, 4)) < 1 / 4
-    (0.215013, True)
-    """
-    return float(sigma2 if sigma2 > _WIDE else noise_variance(DiscreteGaussian(sigma2)))

@@ -35,7 +35,7 @@ from stirred.mechanisms.topdown.estimates import (
     estimate_frames,
     estimates_of,
     gives,
-    half_width,
+    half_width_of_terms,
     measured_terms,
     solved_terms,
 )
@@ -353,7 +353,7 @@ def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[f
     if not sd:
         return 0.0, "known exactly"
     for terms in candidates:
-        if gives(terms, sd) and (half := half_width(terms, level)) is not None:
+        if gives(terms, sd) and (half := half_width_of_terms(terms, level)) is not None:
             return half, f"exact law of the noise of {number(len(terms), 'measured value')}"
     return NormalDist().inv_cdf(0.5 + level / 2) * sd, "normal"
 

@@ -16,7 +16,6 @@ import polars as pl
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.hierarchy.least_squares import (
     LevelEstimates,
     Residuals,
@@ -53,6 +52,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
     opened,
     regrouped,
 )
+from stirred.randomness.cell_law import variance_of
 
 _LOST: Final = 1e-9
 # A standard error is not told from zero below this share of the sum of its terms.
@@ -431,10 +431,10 @@ def _counted(estimates: LevelEstimates, places: Sequence[int]) -> tuple[Places, 
 # cases the weights have to give back the standard error of the two passes, or else nothing is said.
 
 
-def half_width(terms: Sequence[tuple[float, float]], confidence: float) -> float | None:
+def half_width_of_terms(terms: Sequence[tuple[float, float]], confidence: float) -> float | None:
     """Return within what an error certainly stays with this confidence; None where it has too many values.
 
-    >>> half_width([(1.0, 4.0)], 0.95)
+    >>> half_width_of_terms([(1.0, 4.0)], 0.95)
     4.0
     """
     values: Numbers = np.zeros(1)
@@ -464,13 +464,13 @@ def _law(variance: float) -> tuple[Numbers, Numbers]:
 def _parameter(variance: float) -> float:
     """Return sigma squared of discrete Gaussian noise, which for narrow noise is more than its variance."""
     low, high = min(variance, 1.0) / 2, max(1.0, variance) * 1.1
-    if variance > 1 and isclose(variance_of(Fraction(variance)), variance, rel_tol=1e-12):
+    if variance > 1 and isclose(float(variance_of(Fraction(variance))), variance, rel_tol=1e-12):
         return variance
-    while variance_of(Fraction(low)) > variance:
+    while float(variance_of(Fraction(low))) > variance:
         low /= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if variance_of(Fraction(middle)) < variance else (low, middle)
+        low, high = (middle, high) if float(variance_of(Fraction(middle))) < variance else (low, middle)
     return (low + high) / 2
 
 

@@ -40,8 +40,6 @@ from stirred.mechanisms.protocol import (
     Typical,
     Written,
 )
-from stirred.mechanisms.tables.query import half_width
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
@@ -62,6 +60,7 @@ from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDo
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS
 from stirred.mechanisms.topdown.store import published_columns
+from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
@@ -426,7 +425,7 @@ class TopDown(Mechanism):
             for level in reversed([*part.shares.levels]):
                 for query in part.shares.measured(level):
                     if (sigma2 := part.shares.sigma2(level, query)) is not None:
-                        error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                        error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
                         named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
                         place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
                         table = f"{named.get(query, f'{part.name} by {query}')}, {place}"

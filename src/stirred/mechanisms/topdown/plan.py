@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import Fact, Grid, Plan, ReleasedTable
-from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
+from stirred.mechanisms.protocol import PERSONS, Fact, Grid, Plan, ReleasedTable
+from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.rules import with_earlier
-from stirred.mechanisms.topdown.settings import PERSONS, UNITS, TopDownDesign
+from stirred.mechanisms.topdown.settings import UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
+from stirred.randomness.cell_law import variance_of
 from stirred.spec.doubts import Doubt
 from stirred.spec.specification import Specification
 
@@ -152,7 +153,7 @@ def area_doubts(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
 def deviation(shares: Shares, level: str, query: str) -> str:
     """Return the standard deviation of the noise in a few digits."""
     sigma2 = shares.sigma2(level, query)
-    return "-" if sigma2 is None else f"{variance_of(sigma2) ** 0.5:.3g}"
+    return "-" if sigma2 is None else f"{float(variance_of(sigma2)) ** 0.5:.3g}"
 
 
 def noise_values(shares: Shares) -> dict[str, dict[str, str]]:

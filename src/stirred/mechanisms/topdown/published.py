@@ -24,7 +24,6 @@ from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.hierarchy.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.hierarchy.schema import (
     DETAILED,
@@ -48,6 +47,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import (
 )
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.spine import SPINE_COLUMNS, Spine, groups_of, listed_spine
+from stirred.randomness.cell_law import variance_of
 from stirred.spec.problems import Problem
 
 # Where a row stands, for what is said of it.
@@ -544,7 +544,7 @@ def with_variance(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.LazyFrame:
     known = {}
     for text in read_rows(rows.select(pl.col("sigma2").unique()), files)["sigma2"].drop_nulls():
         try:
-            known[text] = variance_of(Fraction(text))
+            known[text] = float(variance_of(Fraction(text)))
         except (ValueError, ZeroDivisionError, DataError, PlanError):
             known[text] = -1.0
     variance = pl.col("variance")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, ReleasedTable, Settings
+from stirred.mechanisms.protocol import PERSONS, Names, Rate, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.topdown.budget import Shares, read_budget
 from stirred.mechanisms.topdown.hierarchy.schema import (
     BUDGETS,
@@ -145,7 +145,6 @@ class TopDownSettings(CountSettings):
 # ---- the design -------------------------------------------------------------------------------------------
 
 TOP: Final = "all"
-PERSONS: Final = "persons"
 UNITS: Final = "units"
 _DEFAULT_QUERIES: Final = ("total", "detailed")
 T = TypeVar("T")

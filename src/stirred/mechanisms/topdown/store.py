@@ -27,10 +27,10 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from stirred.data.problems import bad_file
-from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.hierarchy.counts import Integers
 from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
+from stirred.randomness.cell_law import variance_of
 
 JOURNAL: Final = "journal.jsonl"
 _KINDS: Final = ("<i2", "<i4", "<i8")
@@ -283,7 +283,7 @@ def _variances(sigma2: Mapping[str, str], since: Integers) -> npt.NDArray[np.flo
     """Return the exact variance of the noise in each area; infinite where nothing was measured."""
     found = np.full(len(since), np.inf)
     for key, text in sigma2.items():
-        found[since == int(key)] = variance_of(Fraction(text))
+        found[since == int(key)] = float(variance_of(Fraction(text)))
     return found
 
 

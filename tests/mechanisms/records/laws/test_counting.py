@@ -9,11 +9,10 @@ from itertools import permutations
 import pytest
 
 from stirred.mechanisms.records.laws.counting import Table, all_tables, count_tables, distance, exact_loss, psa_weights
-from stirred.mechanisms.records.laws.permutation import psa_law
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, ln
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import derangements, psa_epsilon, psa_sharp_epsilon
-from tests.mechanisms.records.oracles import exact_kernel, permutations_by_moved
+from tests.mechanisms.records.oracles import exact_kernel, permutations_by_moved, psa_law
 
 HALF = Fraction(1, 2)
 

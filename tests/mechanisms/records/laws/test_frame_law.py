@@ -19,8 +19,8 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.mechanisms.records.kernels import selected as kernel
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.laws.permutation import psa_law
 from stirred.spec.law import Law
+from tests.mechanisms.records.oracles import psa_law
 from tests.mechanisms.records.sampling import swapped
 
 STRATA = 100_000  # a rate wrong by one part in fifty is then missed for one seed in ten thousand

@@ -15,7 +15,6 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.laws.permutation import psa_law
 from stirred.mechanisms.records.steps.chains import stage
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.records.strata import Strata
@@ -26,7 +25,7 @@ from stirred.spec.exact import ln
 from stirred.spec.explain import explain
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import psa_sharp_epsilon
-from tests.mechanisms.records.oracles import files, loss_of_laws
+from tests.mechanisms.records.oracles import files, loss_of_laws, psa_law
 from tests.mechanisms.records.sampling import swapped
 from tests.release.bundles import households, stirred
 

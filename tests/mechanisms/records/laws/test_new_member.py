@@ -30,6 +30,11 @@ def test_its_promise_holds_on_all_small_files(rate: str) -> None:
     assert result.loss.low > 0
 
 
+def test_it_is_advised_and_compared_with_the_family_wherever_its_module_stands() -> None:
+    assert not CoinSwap.__module__.startswith("stirred")
+    assert "coin-swap" in registry.family()
+
+
 def test_its_release_follows_its_law(p_value: Callable[..., float]) -> None:
     records = list(zip("aab", "xyz", strict=True))
     swap = CoinSwap(match=["stratum"], swap=["swap"], rate="1/2")

@@ -12,7 +12,6 @@ import pytest
 from stirred.mechanisms.records.law import class_law
 from stirred.mechanisms.records.laws.conditioned import conditioned_law, redraw_epsilon
 from stirred.mechanisms.records.laws.mallows import mallows_weights
-from stirred.mechanisms.records.laws.permutation import psa_law
 from stirred.mechanisms.records.laws.shuffle import shuffle_epsilon, shuffle_weights
 from stirred.mechanisms.records.steps.chains import (
     File,
@@ -27,7 +26,7 @@ from stirred.mechanisms.tables.noise.checks import truncated_geometric
 from stirred.spec.exact import Exact, ln
 from stirred.spec.law import Law
 from stirred.spec.swap_budget import derangements, psa_sharp_epsilon
-from tests.mechanisms.records.oracles import files, loss_of_laws, records_apart
+from tests.mechanisms.records.oracles import files, loss_of_laws, psa_law, records_apart
 
 HALF, TENTH, QUARTER = Fraction(1, 2), Fraction(1, 10), Fraction(1, 4)
 Pairs = Sequence[tuple[Hashable, Hashable]]

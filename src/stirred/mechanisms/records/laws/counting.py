@@ -411,6 +411,10 @@ def _shown(table: Table) -> str:
 # ---- how many records move: decides the moments of every table (R18)
 
 _REACH: Final = 14  # standard deviations of the number selected that matter to double precision
+SPREADS: Final = 12  # of the number that stay, or are selected, in moments
+# Of all permutations of so many records, the share that moves every one; the last stands for all further ones.
+DERANGED: Final = 25
+DERANGED_SHARES: Final = np.array([derangements(m) / math.factorial(m) for m in range(DERANGED)] + [math.exp(-1)])
 
 
 def permutation_moved(records: int, rate: Fraction) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import NumberMoved, Rate
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
-from stirred.mechanisms.records.laws.counting import ClassLaw
+from stirred.mechanisms.records.laws.counting import DERANGED, DERANGED_SHARES, SPREADS, ClassLaw
 from stirred.mechanisms.records.roles import SwapSettings
 from stirred.mechanisms.records.strata import Shares, Strata
 from stirred.randomness.entropy import WORD_BITS
@@ -196,11 +196,7 @@ _CLOSE: Final = 2.0**-24
 _MOST_TERMS: Final = 1 << 20
 # Standard deviations on each side that double precision looks at: the rest is below exp(-_REST).
 _REACH: Final = 10
-DERANGED: Final = 25
-SPREADS: Final = 12  # of the number that stay, or are selected, in moments
 _REST: Final = 40
-# Of all permutations of so many records, the share that moves every one; the last stands for all further ones.
-DERANGED_SHARES: Final = np.array([derangements(m) / math.factorial(m) for m in range(DERANGED)] + [math.exp(-1)])
 
 
 class MovedCount:

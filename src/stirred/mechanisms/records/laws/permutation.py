@@ -19,7 +19,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, class_law, permutation_law
+from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, permutation_law
 from stirred.mechanisms.records.laws.counting import (
     ClassLaw,
     count_tables,
@@ -146,7 +146,7 @@ class PermutationLaw(ClassLaw):
 
     @property
     def by_sizes(self) -> bool:  # type: ignore[override]
-        """Say that sizes decide all but where rates follow records, or some are left out."""
+        """Say that sizes decide everything unless rates follow records, or some are left out."""
         return not self.followed and self.imputed is None
 
     @property
@@ -449,16 +449,6 @@ def _curve(size: int) -> tuple[tuple[tuple[float, float], ...], tuple[float, flo
 
 
 Record = tuple[Hashable, Hashable]
-
-
-def psa_law(records: Sequence[Record], *, rate: Fraction) -> Law:
-    """Return the law of the released multiset of (hold, swap) pairs, for the records of one stratum.
-
-    >>> law = psa_law([("a", "x"), ("b", "y")], rate=Fraction(1, 4))
-    >>> law[(("a", "y"), ("b", "x"))]
-    Fraction(1, 10)
-    """
-    return class_law(records, psa_weights(len(records), rate))
 
 
 def varying_rate_law(records: Sequence[Record], rate: Callable[[Record], Fraction]) -> Law:

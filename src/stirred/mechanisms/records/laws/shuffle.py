@@ -21,8 +21,7 @@ from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import NumberMoved
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
-from stirred.mechanisms.records.laws.counting import ClassLaw, binomial_weights
-from stirred.mechanisms.records.laws.mallows import DERANGED, DERANGED_SHARES, SPREADS
+from stirred.mechanisms.records.laws.counting import DERANGED, DERANGED_SHARES, SPREADS, ClassLaw, binomial_weights
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import Positions, Shares, Strata
 from stirred.spec.budget import Derived
@@ -97,7 +96,9 @@ class ShuffleLaw(ClassLaw):
 
 
 def shuffle_moved(records: int, rate: Fraction) -> tuple[Shares, Shares]:
-    """Return the same for the shuffle swap (R7): of m selected records, some keep their values by chance.
+    """Return the possible numbers of moved records and their chances, for the shuffle swap (R7).
+
+    Of m selected records some keep their values by chance.
 
     >>> k, chance = shuffle_moved(2, Fraction(1, 2))
     >>> chance.tolist()
@@ -151,7 +152,7 @@ class ShuffleSwap(RatedSwap):
 
 
 def shuffle_share(records: Shares | Positions, rate: Shares) -> Shares:
-    """Return the same for the shuffle swap: of k selected records one keeps its place on average.
+    """Return the expected share of moved records: of k selected records one keeps its place on average.
 
     >>> shuffle_share(np.array([2.0]), np.array([1.0])).tolist()
     [0.5]

@@ -1,4 +1,4 @@
-"""Swaps of disjoint pairs: what their law is, and the plain word that they promise nothing.
+"""Swaps of disjoint pairs: what their law is, and why they promise nothing.
 
 Disjoint pairs are not transitive (Appendix C.2): some file with the same invariants cannot become another one, an
 output proves which of two files it came from, and the loss is infinite. The plan names the step, shows two files that

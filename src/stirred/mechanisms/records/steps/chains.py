@@ -108,8 +108,9 @@ def stage(law: StratumLaw, *, within: Callable[[Any], Hashable]) -> Callable[[Fi
 
     Everything but the swap value is held, the match value included.
 
-    >>> from stirred.mechanisms.records.laws.permutation import psa_law
-    >>> swap = stage(lambda records: psa_law(records, rate=Fraction(1, 2)), within=lambda m: None)
+    >>> from stirred.mechanisms.records.laws.permutation import varying_rate_law
+    >>> half = lambda records: varying_rate_law(records, lambda record: Fraction(1, 2))
+    >>> swap = stage(half, within=lambda m: None)
     >>> len(swap(((0, "a", "x"), (1, "b", "y"))))
     2
     """

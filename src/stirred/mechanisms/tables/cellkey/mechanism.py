@@ -118,8 +118,10 @@ class CellKeySettings(Settings):
 
 
 THEOREM: Final = "delta of cell keys, exactly from the perturbation table (docs/theory/cell-keys.md)"
-KEYS: Final = "keys are secret, and uniform and independent for different records; the advantage of the pseudo-random "\
-    "function is added to delta"  # fmt: skip
+SECRET_KEYS: Final = (
+    "keys are secret, and uniform and independent for different records; the advantage of the pseudo-random function "
+    "is added to delta"
+)
 DECLARED: Final = "the values that the variables of the tables can take were declared beforehand, not read off the file"
 
 
@@ -239,7 +241,7 @@ class CellKey(TableMechanism):
         return Specification(
             flavor=flavor,
             budget=Budget.constant(epsilon if finite else INFINITE),
-            assumptions=(KEYS, *(each.words for each in keyed), DECLARED, ONE_RUN.words),
+            assumptions=(SECRET_KEYS, *(each.words for each in keyed), DECLARED, ONE_RUN.words),
             relies_on=(ONE_RUN, *keyed),
             theorem=(THEOREM,),
             settings_from=self.settings_from,

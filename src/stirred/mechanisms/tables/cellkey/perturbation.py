@@ -95,7 +95,7 @@ class Keys:
 
     @property
     def fingerprint(self) -> str:
-        """Return what tells this key from others and says nothing about it."""
+        """Return a fingerprint of the key, which says nothing about it."""
         return blake2b(b"", key=self.secret, person=_PRINT, digest_size=16).hexdigest()
 
     def of_records(self, ids: Sequence[str]) -> pl.DataFrame:

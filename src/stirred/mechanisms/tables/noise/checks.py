@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _LARGEST_SUM: Final = 1 << 62
 _ROUND: Final = 'round it first: step = "round", to = 1 under [[prepare]]'
 _NO_SUM: Final = 'add up another column, or give each text a number by a step "recode" under [[prepare]]'
-_SWAMPED: Final = 3  # deviations of the noise: smaller cells are hardly told from empty ones
+_SWAMPED: Final = 3  # deviations of the noise: smaller cells cannot be distinguished from empty ones
 
 
 def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
@@ -200,7 +200,8 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
                 about=each.title.replace(" x ", "+"),
                 what=f"{each.title} has {each.cells:,} cells for {data.households.height:,} records: {average:.3g} "
                 f"in a cell on average, and its noise has a standard deviation of {each.deviation:.3g}",
-                remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
+                remedy="most cells cannot be distinguished from empty ones: use fewer or coarser variables, or more "
+                "budget",
                 refuses=False,
             )
     for measures in sums.values():

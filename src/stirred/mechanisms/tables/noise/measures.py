@@ -102,7 +102,7 @@ class Measure(Query):
 
     @property
     def in_bounds(self) -> str:
-        """Say of a sum what is added up: noise covers bounded values only. Of counts nothing is said."""
+        """Say of a sum what is added up: noise covers bounded values only. Empty for counts."""
         if self.added_up is None:
             return ""
         low, high = self.added_up.low, self.added_up.high

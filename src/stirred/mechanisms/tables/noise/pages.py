@@ -16,6 +16,7 @@ from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Typical
 from stirred.mechanisms.tables.engine import TablePlan, with_numbers
 from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
+from stirred.mechanisms.tables.query import INTERVAL, intervals
 from stirred.spec.exact import exact
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class NoisePlan(TablePlan):
 # Releases of earlier versions have intervals of consistent numbers, which do not cover as often as they say.
 EARLIER: Final = ("consistent_low", "consistent_high")
 # Columns beside the variables and the count, and those that stay inside.
-COLUMNS: Final = ("sum", "variance", "low", "high", "consistent", "consistent_variance", *EARLIER, "adjusted")
+_CONSISTENT: Final = ("consistent", "consistent_variance")
+COLUMNS: Final = ("sum", *INTERVAL, *_CONSISTENT, *EARLIER, "adjusted")
 CONFIDENTIAL: Final = ("true", "noise", "cut", "table", "count")
 _DECIMALS: Final = 6
 _SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
@@ -150,18 +152,17 @@ def _published(
     width = each.cell.half_width(mechanism.sure)
     columns: dict[str, npt.ArrayLike] = {
         "count" if each.added_up is None else "sum": noisy,
-        "variance": np.full(noisy.size, float(each.cell.variance)),
-        "low": noisy - width,
-        "high": noisy + width,
+        **intervals(noisy, variance=np.full(noisy.size, float(each.cell.variance)), width=width),
     }
     values: npt.NDArray[Any] = noisy
     if agreeing is not None:
         values = np.round(agreeing.values.reshape(-1), _DECIMALS) + 0.0
-        columns |= {"consistent": values, "consistent_variance": np.full(noisy.size, agreeing.variance)}
+        columns |= zip(_CONSISTENT, (values, np.full(noisy.size, agreeing.variance)), strict=True)
     if mechanism.rounded or mechanism.nonnegative:
         base = mechanism.rounded or 1
         rounded = (np.rint(values / base) * base).astype(np.int64) if mechanism.rounded else values
         columns["adjusted"] = np.maximum(rounded, 0) if mechanism.nonnegative else rounded
+    assert {*columns} <= {"count", *COLUMNS}, "a column is published that is not declared"
     return with_numbers(cells[each.title], columns)
 
 

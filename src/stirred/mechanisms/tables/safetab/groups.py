@@ -26,7 +26,7 @@ from pydantic import Field
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, PublicTable, TableFile
-from stirred.mechanisms.tables.query import Query
+from stirred.mechanisms.tables.query import Columns, Query, in_order
 from stirred.mechanisms.tables.tabulator import (
     REFERENCE,
     BudgetPart,
@@ -141,7 +141,7 @@ def _problems(given: pl.DataFrame, where: str) -> Iterator[Problem]:
         yield Problem(what="a level is not a whole number", where=f'{where} "level"', remedy="write 1 or 2")
     if given["iteration_code"].is_duplicated().any() or given["iteration_code"].null_count():
         remedy = "give every iteration one row and one code"
-        yield Problem(what="a code is missing or stands twice", where=f'{where} "iteration_code"', remedy=remedy)
+        yield Problem(what="a code is missing or appears twice", where=f'{where} "iteration_code"', remedy=remedy)
 
 
 def kinds_of(records: pl.DataFrame, races: Sequence[str], ethnicity: str) -> tuple[Ints, pl.DataFrame]:
@@ -309,12 +309,8 @@ class Counter:
 
 # ---- the mechanism ----------------------------------------------------------------------------------------------
 
-GROUP: Final = ("region_id", "region_type", "iteration_code")
+GROUP: Final[Columns] = dict.fromkeys(("region_id", "region_type", "iteration_code"), pl.String())
 SYNTHETIC: Final = PublicTable("synthetic")
-_NUMBERS: Final[Mapping[str, pl.DataType]] = {
-    **dict.fromkeys(("count", "cells", "low", "high", "true"), pl.Int64()),
-    **dict.fromkeys(("variance", "combined", "combined_variance"), pl.Float64()),
-}
 RACES: Final = tuple(f"race{n}" for n in range(1, 9))
 
 
@@ -403,7 +399,9 @@ class SafeTab(Tabulator):
             raise DataError(problems)
         if frame[self.block].is_duplicated().any() or frame[self.block].null_count():
             where = f'blocks {self.blocks.file} "{self.block}"'
-            raise DataError([Problem(what="a block is missing or stands twice", where=where, remedy="give it one row")])
+            raise DataError(
+                [Problem(what="a block is missing or appears twice", where=where, remedy="give it one row")]
+            )
         named: pl.DataFrame = frame.with_columns(pl.col(n).replace("", None) for n in needed[1:])
         return named
 
@@ -473,9 +471,9 @@ class SafeTab(Tabulator):
 
     def joined(self, name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the parts of a public table, and the true counts, in the order of the groups."""
-        schema = {column: _NUMBERS.get(column, pl.String()) for column in (*self.columns[name], "true")}
-        parts = [pl.DataFrame(schema=schema), *(table.select(*schema) for table in tables)]
-        return pl.concat(parts).sort(GROUP, maintain_order=True)
+        schema = {**self.columns[name], "true": pl.Int64()}
+        parts = [pl.DataFrame(schema=schema), *(in_order(table, schema) for table in tables)]
+        return pl.concat(parts).sort(*GROUP, maintain_order=True)
 
     # ---- small files, for audits
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
-from stirred.mechanisms.tables.query import Ask, Query
+from stirred.mechanisms.tables.query import COUNTED, Ask, Columns, Query
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -28,8 +28,6 @@ from stirred.mechanisms.tables.tabulator import BudgetFile, BudgetPart, GroupsBu
 from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
-
-_COLUMNS = ("count", "variance", "low", "high")
 
 
 class CellTable(BudgetFile):
@@ -87,8 +85,8 @@ class SafeTabH(SafeTab):
     budget_model: ClassVar[type[BudgetFile]] = HouseholdsBudget
     shipped: ClassVar[str] = "-h"
     neighbours: ClassVar[str] = "one household added or removed"
-    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        name: (*GROUP, f"{name}_data_cell", *_COLUMNS) for name in ("t3", "t4")
+    columns: ClassVar[Mapping[str, Columns]] = {
+        name: {**GROUP, f"{name}_data_cell": pl.String(), **COUNTED} for name in ("t3", "t4")
     }
     file_words: ClassVar[Mapping[str, str]] = {
         "t3": "households of each group by type; cells that were not measured are sums of others",
@@ -174,13 +172,13 @@ class SafeTabH(SafeTab):
         nobody = self.records(self._frame([]))
         wrong = [part.name for part in self.parts if self.selected(self.counter(nobody, part), part) is None]
         for name in dict.fromkeys(wrong):
-            what = f"groups of {name} are not those of blocks and iterations, or stand twice"
+            what = f"groups of {name} are not those of blocks and iterations, or appear twice"
             yield Problem(what=what, where=where, remedy=remedy)
 
     def selected(self, counter: Counter, part: BudgetPart) -> tuple[Ints, Ints] | None:
         """Return the groups of a part that have a published total, and the level that it gives them.
 
-        Nothing is returned where a group is not there or stands twice.
+        Nothing is returned where a group is not there or appears twice.
         """
         table = self.totals.frame
         assert table is not None
@@ -211,7 +209,7 @@ class SafeTabH(SafeTab):
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
         for name, table in tables.items():
             cell = f"{name}_data_cell"
-            wide = table.pivot(cell, index=GROUP, values="count", aggregate_function="first")
+            wide = table.pivot(cell, index=[*GROUP], values="count", aggregate_function="first")
             for measured in self.spent.tables[name].levels[1:]:
                 if {*measured, "0"} <= {*wide.columns}:
                     whole = wide.drop_nulls(measured)

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.query import Ask, Query, half_width, variance_of
+from stirred.mechanisms.tables.query import COUNTED, INTERVAL, Ask, Columns, Query
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -33,11 +33,13 @@ from stirred.mechanisms.tables.tabulator import (
     once,
     with_intervals,
 )
+from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
 _CHUNK: Final = 1 << 20  # groups that are looked at together
 _THREADS: Final = 2
+_COMBINED: Final[Columns] = {"combined": pl.Float64(), "combined_variance": pl.Float64()}
 
 
 class PersonsBudget(GroupsBudget):
@@ -119,9 +121,10 @@ class SafeTabP(SafeTab):
     budget_model: ClassVar[type[BudgetFile]] = PersonsBudget
     shipped: ClassVar[str] = "-p"
     neighbours: ClassVar[str] = "one person added or removed"
-    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "t1": (*GROUP, "count", "cells", "variance", "low", "high", "combined", "combined_variance"),
-        "t2": (*GROUP, "agestart", "ageend", "sex", "count", "variance", "low", "high"),
+    columns: ClassVar[Mapping[str, Columns]] = {
+        # The count stands before the number of cells that it adds up.
+        "t1": {**GROUP, "count": COUNTED["count"], "cells": pl.Int64(), **INTERVAL, **_COMBINED},
+        "t2": {**GROUP, **dict.fromkeys(("agestart", "ageend", "sex"), pl.String()), **COUNTED},
     }
     file_words: ClassVar[Mapping[str, str]] = {
         "t1": "total of each group; `cells` is how many noisy counts it adds up, and `combined` also uses a first "
@@ -198,8 +201,8 @@ class SafeTabP(SafeTab):
         return {name: self.joined(name, tables) for name, tables in found.items()}
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-        ages = tables["t2"].filter(pl.col("agestart") != "*").group_by(GROUP).agg(pl.col("count").sum().alias("sum"))
-        both = ages.join(tables["t1"], on=GROUP, how="left")
+        ages = tables["t2"].filter(pl.col("agestart") != "*").group_by(*GROUP).agg(pl.col("count").sum().alias("sum"))
+        both = ages.join(tables["t1"], on=[*GROUP], how="left")
         if not both["sum"].eq_missing(both["count"]).all():
             yield "a total in t1 is not the sum of its table in t2"
 
@@ -295,5 +298,5 @@ def second_stage(
     # The free gain: both totals are of the same people with independent noise, and weigh by their precision.
     own, first = table["variance"].to_numpy(), float(variance_of(queries.first.parameter))
     share = np.where(single, 1.0, first / (first + own))
-    combined = {"combined": share * total + (1 - share) * kept.first, "combined_variance": share * own}
+    combined = dict(zip(_COMBINED, (share * total + (1 - share) * kept.first, share * own), strict=True))
     return table.with_columns(pl.Series(name, values) for name, values in combined.items()), tables
