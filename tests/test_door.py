@@ -21,6 +21,7 @@ HOMES = pl.DataFrame(
     }
 )
 SETTINGS: dict[str, Any] = {"match": "size", "swap": "county", "rate": "1/4", "id": "hid"}
+COUNTIES = {"county": list("ABCDE")}
 OPTIONS = ("--match", "size", "--swap", "county", "--rate", "1/4", "--id", "hid")
 
 
@@ -123,8 +124,7 @@ def test_a_file_needs_a_folder_for_its_bundle(file: Path) -> None:
 
 
 def test_noisy_tables_of_a_frame_are_frames() -> None:
-    values = {"county": list("ABCDE")}
-    planned = stirred.plan(HOMES, mechanism="noisy-tables", tables=[["county"]], rho="1/2", values=values)
+    planned = stirred.plan(HOMES, mechanism="noisy-tables", tables=[["county"]], rho="1/2", values=COUNTIES)
     released = stirred.release(planned)
     assert isinstance(released.tables["county"], pl.DataFrame)
     assert released.specification == planned.specification
@@ -156,3 +156,18 @@ def test_a_name_that_is_not_there_is_private() -> None:
     assert {"swap", "plan", "release", "publish", "check", "read", "Ledger"} <= {*stirred.__all__}
     assert all(getattr(stirred, name) is not None for name in stirred.__all__)
     assert stirred.NoisyTables.name == "noisy-tables"
+
+
+def test_what_is_about_the_file_and_what_is_a_setting_are_told_apart() -> None:
+    """Noisy tables have a setting ``persons``, a number; a name of one column is a list of one."""
+    settings: dict[str, Any] = {"mechanism": "noisy-tables", "rho": "1/2", "values": COUNTIES, "persons": 3}
+    assert stirred.plan(HOMES, tables=[["county"]], **settings).mechanism.settings.persons == 3
+    data = stirred.Microdata(households=HOMES)
+    assert stirred.plan(data, **SETTINGS).specification == stirred.plan(HOMES, **SETTINGS).specification
+    assert stirred.plan(HOMES, ledger=None, **SETTINGS).standing == ()
+
+
+def test_what_is_no_frame_and_no_path_is_refused() -> None:
+    for wrong in (3, None, ["size"], {"size": 1}):
+        with pytest.raises(StirredError, match="cannot be read as a table"):
+            stirred.plan(wrong, **SETTINGS)

@@ -295,19 +295,20 @@ def _of_frame(
     from stirred.mechanisms.protocol import plan_doubts
     from stirred.mechanisms.registry import DEFAULT, mechanism_class
 
-    if others := [key for key in settings if key in {*_OF_DATA, *_OF_RELEASE} - {*_OF_FRAMES}]:
+    others = [key for key, value in settings.items() if key in {*_OF_DATA, *_OF_RELEASE} and value is not None]
+    if others := [key for key in others if key not in _OF_FRAMES]:
         raise _for_files(others)
     kind = mechanism_class(mechanism or DEFAULT)
     if tables and kind.counts_tables:
         raise _for_files(["tables"])
-    given = {key: value for key, value in settings.items() if key not in _OF_FRAMES}
-    of_file = {key: value for key, value in settings.items() if key in _OF_FRAMES and value is not None}
+    of_file = {key: value for key, value in settings.items() if _of_a_file(key, value, _OF_FRAMES)}
+    given = {key: value for key, value in settings.items() if key not in of_file and value is not None}
+    of_file = {key: tuple(_listed(value)) if key == "id" else value for key, value in of_file.items()}
     frame = data
-    if of_file and not isinstance(data, Microdata):
-        named = {"id": tuple(_listed(of_file["id"]))} if "id" in of_file else {}
-        data = Microdata(households=data, **{**of_file, **named})
-    elif of_file:
+    if isinstance(data, Microdata):
         data = replace(data, **of_file)
+    elif of_file:
+        data = Microdata(households=data, **of_file)
     made: Any = kind(**given, **({"tables": tables} if tables else {}))
     found = made.plan(data)
     return PlannedRelease(
@@ -322,7 +323,7 @@ def _sections(
     from stirred.mechanisms.registry import DEFAULT
 
     plain = {key: _plain(value) for key, value in settings.items() if value is not None}
-    of_data = {key: plain.pop(key) for key in _OF_DATA if key in plain}
+    of_data = {key: plain.pop(key) for key in _OF_DATA if _of_a_file(key, plain.get(key), _OF_DATA)}
     of_release = {key: plain.pop(key) for key in _OF_RELEASE if key in plain}
     if "id" in of_data:
         of_data["id"] = _listed(of_data["id"])
@@ -332,6 +333,11 @@ def _sections(
         "tables": [{"variables": _listed(each)} for each in tables],
         "release": {"out": _NOWHERE, **of_release, "accept": list(accept)},
     }
+
+
+def _of_a_file(key: str, value: Any, keys: Sequence[str]) -> bool:
+    """Say whether an argument is about the file: a number of persons is a setting of noisy tables."""
+    return key in keys and value is not None and not (key == "persons" and isinstance(value, int))
 
 
 def _plain(value: Any) -> Any:
