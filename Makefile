@@ -114,6 +114,10 @@ types: $(STAMP) ## mypy
 pytest: $(STAMP) ## the tests alone, on all cores
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
+.PHONY: snapshots
+snapshots: $(STAMP) ## write the outputs that tests keep as text again; read the change with git diff
+	@STIRRED_SNAPSHOTS=write $(BIN)/python -m pytest -q -n auto $(or $(ARGS),$$(grep -rl same_as_kept tests --include='test_*.py'))
+
 .PHONY: coverage
 coverage: $(STAMP) browser postgres java ## what the tests run of each package, and build/coverage/index.html line by line
 	@$(BIN)/python -m pytest -q -n auto --cov --cov-report=json:build/coverage.json --cov-report=html:build/coverage $(ARGS)
