@@ -19,7 +19,6 @@ from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose, conditions
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
 from stirred.survey.figures import PANELS, figure_6_1, figure_7_2, two_releases
-from stirred.survey.plain import SurveyEstimateOptions, estimate
 from stirred.survey.programme import programme_loss
 from stirred.survey.sensitivity import compare_settings, poststrat_sensitivity
 from stirred.survey.settings import ELEVENTH, Setting, all_settings
@@ -393,7 +392,6 @@ COMMANDS: Final = tuple(
         ("amplify", AmplifyOptions, amplified), ("deamplify", DeamplifyOptions, deamplified),
         ("compose", ComposeOptions, composed), ("poststrat", PoststratOptions, poststratified),
         ("attacker", AttackerOptions, attacked), ("compare", CompareOptions, compared),
-        ("audit-design", AuditOptions, audited), ("estimate", SurveyEstimateOptions, estimate),
-        ("figures", FigureOptions, figures),
+        ("audit-design", AuditOptions, audited), ("figures", FigureOptions, figures),
     )
 )  # fmt: skip

@@ -81,11 +81,8 @@ class SurveyDesign:
         """Return all columns that the design names."""
         return (*self.ids, *self.strata, *self.fpc, *([self.weights] if self.weights else []))
 
-    def drawn(self, rows: Mapping[str, Any], *, unequal: bool = False) -> DrawnSample:
-        """Return the sample by columns, checked: clusters nested in strata, one population size for each stratum.
-
-        ``unequal`` shares drawn: ``fpc`` is the probability of each cluster, and may differ inside a stratum.
-        """
+    def drawn(self, rows: Mapping[str, Any]) -> DrawnSample:
+        """Return the sample by columns, checked: clusters nested in strata, one population size for each stratum."""
         import numpy as np
 
         absent = [name for name in self.columns if name not in rows]
@@ -101,7 +98,7 @@ class SurveyDesign:
             inside = stratum if self.nest or k else np.zeros(length, dtype=np.int64)
             unit = _codes(inside, own)
             _check_nested(unit, stratum, where=self.ids[k] if self.ids else "rows")
-            stages.append(self._stage(k, sizes, stratum, unit, unequal=unequal))
+            stages.append(self._stage(k, sizes, stratum, unit))
             outer = unit
         return DrawnSample(stages=tuple(stages), weights=self._weights(rows, stages))
 
@@ -113,9 +110,7 @@ class SurveyDesign:
             raise wrong("some values are fractions and some are sizes", where="design fpc", remedy="use one for all")
         return [(each, fraction) for each in given]
 
-    def _stage(
-        self, k: int, sizes: list[tuple[Numbers, bool]], stratum: Codes, unit: Codes, *, unequal: bool
-    ) -> SampleStage:
+    def _stage(self, k: int, sizes: list[tuple[Numbers, bool]], stratum: Codes, unit: Codes) -> SampleStage:
         import numpy as np
 
         _, first = np.unique(unit, return_index=True)
@@ -123,10 +118,8 @@ class SurveyDesign:
         if k >= len(sizes):
             return SampleStage(stratum=stratum, unit=unit, sampled=sampled, population=None)
         name, (given, fraction) = self.fpc[k], sizes[k]
-        if unequal and not fraction:
-            raise wrong("probabilities are at most 1", where=f"design fpc {name}", remedy="name their column")
         population = sampled / given if fraction else given
-        _check_constant(population, unit if unequal else stratum, where=f"design fpc {name}")
+        _check_constant(population, stratum, where=f"design fpc {name}")
         if bool((population < sampled - 1e-9).any()):
             raise wrong(
                 "a stratum has fewer units than were drawn from it", where=f"design fpc {name}",
