@@ -126,7 +126,7 @@ def misshapen(detail: Any, model: type[BaseModel], *, called: str = "") -> tuple
         return None
     shape, example = _SHAPES[kind]
     *_, last = (part for part in detail["loc"] if isinstance(part, str))
-    if kind == "list_type" and isinstance(given, str | int):
+    if kind in ("list_type", "tuple_type") and isinstance(given, str | int):
         example = f'["{given}"]'
     if detail["loc"][-1] != last:  # of an entry of a list
         example = f"[{example}]"
@@ -135,7 +135,7 @@ def misshapen(detail: Any, model: type[BaseModel], *, called: str = "") -> tuple
 
 # What a value should be, by the error of pydantic, and how such a value is written.
 _SHAPES: Final = {
-    "list_type": ("a list", '["..."]'),
+    **dict.fromkeys(("list_type", "tuple_type"), ("a list", '["..."]')),
     "dict_type": ("a table", '{ a = "b" }'),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), ("a whole number", "3")),
 }
