@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stirred.data.packed_persons import PackedStarts
+from stirred.data.packed import PackedStarts
 
 
 @pytest.mark.parametrize(

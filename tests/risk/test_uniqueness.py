@@ -12,9 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.data.exposed import exact_tables, exposure, with_persons
 from stirred.data.microdata import Microdata
-from stirred.data.uniqueness import diversity, individual_risk, share_in_words, unique_match, uniqueness
+from stirred.data.uniqueness import (
+    diversity,
+    exact_tables,
+    exposure,
+    individual_risk,
+    share_in_words,
+    unique_match,
+    uniqueness,
+    with_persons,
+)
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.risk.combinations import minimal_uniques
 from stirred.risk.faced import faced

@@ -16,8 +16,7 @@ from stirred.cli.swap_options import NOWHERE, names
 if TYPE_CHECKING:
     import polars as pl
 
-    from stirred.data.exposed import ExactTable
-    from stirred.data.uniqueness import Diversity, Uniqueness
+    from stirred.data.uniqueness import Diversity, ExactTable, Uniqueness
     from stirred.risk.bounds import CellRanges, Revealed
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.subject import Subject

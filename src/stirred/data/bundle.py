@@ -19,12 +19,12 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from stirred import __version__
+from stirred.data.child import is_unread, parquet_below, unreadable_parquet
 from stirred.data.columns import has_text
 from stirred.data.frames import as_read, read_frame
-from stirred.data.parts import is_read
 from stirred.data.place import CHECKSUMS, MANIFEST
-from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, control_letters
+from stirred.data.sources import is_read
 from stirred.data.table_labels import ENDING, label_columns, without_labels
 from stirred.spec.document import from_json
 from stirred.spec.domain import file_identity

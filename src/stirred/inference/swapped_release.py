@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from stirred.data.child import parquet_below, unreadable_parquet
 from stirred.data.frames import read_frame, scan_frame
-from stirred.data.probe import parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, bad_plan, counted, listed, number
 from stirred.data.sources import unreadable
 from stirred.data.table_labels import without_labels

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from stirred.data.bundle import BundleFiles
-from stirred.data.exposed import of_persons
 from stirred.data.microdata import missing_column
 from stirred.data.problems import DataError, bad_plan
+from stirred.data.uniqueness import of_persons
 from stirred.risk.areas import Progress, Reconstructed, reconstruct_areas, reconstruct_published
 from stirred.risk.published import PublishedCounts, of_bundle, of_records
 from stirred.risk.subject import Subject

@@ -12,10 +12,9 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_folder, published_specification
 from stirred.data.codes import encode
-from stirred.data.exposed import ExactTable, exposure, of_persons, person_code, unique_in
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_file, listed, number
-from stirred.data.uniqueness import Uniqueness, uniqueness
+from stirred.data.uniqueness import ExactTable, Uniqueness, exposure, of_persons, person_code, unique_in, uniqueness
 from stirred.mechanisms.registry import build, is_installed, mechanism_class
 from stirred.risk.bounds import Revealed, revealed
 from stirred.spec.invariant import Margin, plural

@@ -12,8 +12,7 @@ import polars as pl
 from stirred.data.codes import counted
 from stirred.data.columns import select
 from stirred.data.frames import ROWS_IN_ONE_FILE
-from stirred.data.held_digest import held_digest
-from stirred.data.household_rows import household_rows
+from stirred.data.household_rows import held_digest, household_rows
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile, ReleasedColumns
 from stirred.mechanisms.records.plan import SwapPlan

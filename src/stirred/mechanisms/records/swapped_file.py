@@ -19,8 +19,7 @@ import polars as pl
 from stirred.data.codes import Coded, Codes, count, encode
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.packed import Packed
-from stirred.data.packed_persons import PackedPersons
+from stirred.data.packed import Packed, PackedPersons
 from stirred.mechanisms.protocol import PERSONS, RECORDS
 
 Rows = npt.NDArray[np.uint32]

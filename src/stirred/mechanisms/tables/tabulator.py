@@ -23,8 +23,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.frames import read_frame
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, columns_beside
+from stirred.data.microdata import Microdata, as_microdata, columns_beside
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import (
     Check,
