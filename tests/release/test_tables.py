@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.data.problems import PlanError
-from stirred.data.spelling import crossed
+from stirred.spec.spelling import crossed
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.release import tables as module

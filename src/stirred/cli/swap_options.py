@@ -249,11 +249,11 @@ class Options:
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
-        from stirred.data.spelling import crossed
         from stirred.mechanisms.registry import mechanism_class
         from stirred.release.plan_file import planned
         from stirred.release.plan_sections import MechanismSection
         from stirred.spec.problems import Problem, StirredError
+        from stirred.spec.spelling import crossed
 
         words, section = InOptions(self.command), None
         problems: list[Problem] = []

@@ -20,7 +20,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.data.spelling import crossed
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Grid
 from stirred.release.choices import plain_swap
@@ -28,6 +27,7 @@ from stirred.spec.document import number_out, to_document
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.spelling import crossed
 from stirred.utility.comparison import share_changed, smallest_area
 
 Number = Exact | Fraction | Decimal | float | int | str
