@@ -47,6 +47,8 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
 # Mechanisms that earlier versions had. The commit is the last that has them.
 _REMOVED: Final = ("metric-swap", "gibbs-swap")
 _LAST_COMMIT: Final = "6b6a3cd"
+# Mechanisms that only earlier versions release: plans and bundles are read, and the pages of a bundle have other words.
+EARLIER: Final = ("noisy-swap",)
 
 
 class UnknownMechanismError(SpecificationError):
@@ -137,14 +139,14 @@ def commands_of(group: str) -> Sequence[Command]:
 
 
 def family() -> list[str]:
-    """Return the swaps within strata, which are compared with each other: those that say ``in_family``.
+    """Return the swaps within strata, which are compared with each other: those with a ``family``.
 
     One of another package is among them, unless the package is broken.
 
     >>> family()[:2]
     ['permutation-swap', 'conditioned-swap']
     """
-    return [name for name, each in usable().items() if getattr(each, "in_family", False)]
+    return [name for name, each in usable().items() if each.family is not None]
 
 
 def full_name(name: str, *, where: str = "name") -> str:
@@ -325,4 +327,4 @@ def build(name: str, settings: Mapping[str, Any] | Settings, **others: Any) -> M
     """
     found = mechanism_class(name)
     checked = settings_for(name, settings) if isinstance(settings, Mapping) else settings
-    return found.of_settings(checked, **others)
+    return found(checked, **others)
