@@ -16,7 +16,6 @@ from stirred.mechanisms.topdown.commands import (
     COMMANDS,
     HierarchyEstimateOptions,
     IntervalOptions,
-    chance_of,
     run_estimate,
     run_interval,
     where_query,
@@ -153,14 +152,12 @@ def test_an_output_that_cannot_be_written_is_said(bundle: Path, tmp_path: Path) 
         )
 
 
-def test_residuals_far_from_their_freedom_are_judged_in_words() -> None:
-    assert chance_of(Residuals(squares=3.0, freedom=0)) is None
-    many = chance_of(Residuals(squares=12_000.0, freedom=10_000))
+def test_residuals_far_from_their_freedom_have_almost_no_chance() -> None:
+    assert Residuals(squares=3.0, freedom=0).chance is None
+    many, few = (Residuals(squares=squares, freedom=10_000).chance for squares in (12_000.0, 8_000.0))
     assert many is not None
-    assert many < 1e-6
-    few = chance_of(Residuals(squares=8_000.0, freedom=10_000))
     assert few is not None
-    assert few > 1 - 1e-6
+    assert many < 1e-6 < 1 - 1e-6 < few
 
 
 def test_conditions_become_one_cell() -> None:

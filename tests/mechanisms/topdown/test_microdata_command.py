@@ -106,7 +106,7 @@ def test_totals_of_groups_hold_whether_the_file_is_read_whole_or_in_pieces(
 def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
-    root, tree, truth = written
+    _, tree, truth = written
     race, leaves = SCHEMA.query("race"), tree.levels[-1]
     last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
     counts = race.answer(truth[-1])
@@ -161,7 +161,7 @@ def test_another_arm_makes_as_many_records(written: tuple[Path, Tree, list[np.nd
 def test_files_that_leave_records_without_a_place_are_refused(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
 ) -> None:
-    root, tree, _ = written
+    _, tree, _ = written
     part = [*tree.levels]
     kept = np.arange(25)
     part[3] = replace(

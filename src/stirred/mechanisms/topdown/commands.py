@@ -199,7 +199,7 @@ def _targets(
 def _estimated(
     options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, *, rows: int, lost: int
 ) -> Outcome:
-    chance = chance_of(residuals)
+    chance = residuals.chance
     judged = ""
     if chance is not None and not 1e-4 < chance < 1 - 1e-4:
         judged = ": far from what the variances of the rows say; check that file, schema and levels belong together"
@@ -209,7 +209,6 @@ def _estimated(
         "not_estimable": lost,
         "areas": published.areas,
         "areas_named_by": published.named_by,
-        "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
         "queries": [*published.queries],
         "chi_squared": residuals.squares,
         "degrees_of_freedom": residuals.freedom,
@@ -222,7 +221,7 @@ def _estimated(
     said = [
         ("estimates", f"{number(rows, 'row')} in {options.out}, {lost:,} of them not estimable"),
         ("areas", _areas_in_words(published)),
-        *_incomplete(published, residuals),
+        *_incomplete(published),
         ("residuals", f"{freedom}{judged}"),
         ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
         ("spends", SPENDS),
@@ -234,22 +233,10 @@ def _areas_in_words(published: PublishedMeasurements) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in published.areas.items())
 
 
-def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> Iterator[tuple[str, str]]:
+def _incomplete(published: PublishedMeasurements) -> Iterator[tuple[str, str]]:
     """Yield what to know where a part of an area may be missing without a trace."""
     if published.named_by == "rows":
         yield "parts", "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
-    if residuals.apart:
-        names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
-        yield "check", f"{names} was measured far from what its parts say: a part may be missing, or a variance wrong"
-
-
-def chance_of(residuals: Residuals) -> float | None:
-    """Return the probability of a larger sum of squares, if file and variances agree (Wilson and Hilferty 1931).
-
-    >>> round(chance_of(Residuals(squares=18.307, freedom=10)), 3)
-    0.05
-    """
-    return 1 - NormalDist().cdf(residuals.deviation) if residuals.freedom else None
 
 
 # ---- one interval -----------------------------------------------------------------------------------------
@@ -285,9 +272,8 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     _refuse_unknown_areas(areas, published, _ASKED)
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
-    residuals, sums = Residuals(), list[tuple[float, int]]()
+    sums = list[tuple[float, int]]()
     for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
-        residuals += found.residuals
         unions.add(found)
         sums += measured_sums((estimates.level for estimates in found.by_level), areas, query, cell)
     unions.finish()
@@ -312,7 +298,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
         ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level, digits=12)}, {law})"),
-        *_incomplete(published, residuals),
+        *_incomplete(published),
         ("spends", SPENDS),
     ]
     more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [low, high], "law": law}
