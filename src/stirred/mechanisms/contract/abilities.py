@@ -169,12 +169,10 @@ class Command:
     """A command that a mechanism brings along, such as one that estimates from published files.
 
     ``options`` is a pydantic model: each field with its description is an option ``--name``, or an argument where it
-    is marked ``json_schema_extra={"argument": "FILE"}``; ``{"gone": True}`` hides it. ``run`` never prints; it reports
-    its progress.
+    is marked ``json_schema_extra={"argument": "FILE"}``. ``run`` never prints; it reports its progress.
     """
 
     name: str
     help: str
     options: type[BaseModel]
     run: Callable[[Any, Progress | None], Outcome]
-    gone: bool = False  # kept only to explain that it was removed: not listed, and any option reaches ``run``
