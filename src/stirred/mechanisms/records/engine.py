@@ -21,8 +21,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
-from stirred.data.column_doubts import revealing_columns
-from stirred.data.column_evidence import SwapColumns
+from stirred.data.column_doubts import SwapColumns, revealing_columns
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
