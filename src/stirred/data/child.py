@@ -33,7 +33,7 @@ class DiedError(Exception):
 class ChildProcess:
     """A child process that calls functions of ours, named ``module:function``, on JSON and returns JSON.
 
-    >>> child.ask("stirred.data.spelling:near", ["rat", ["rate", "unit"]])
+    >>> child.ask("stirred.spec.spelling:near", ["rat", ["rate", "unit"]])
     'rate'
     """
 

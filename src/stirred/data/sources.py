@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import polars as pl
 
 from stirred.data.problems import DataError, bad_file, bad_plan, listed
-from stirred.data.spelling import near
 from stirred.spec.problems import Problem
+from stirred.spec.spelling import near
 
 CSV: Final = (".csv", ".tsv", ".txt")
 PARQUET: Final = (".parquet", ".pq")
