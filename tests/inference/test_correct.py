@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import DataError
-from stirred.inference.correct import correct
+from stirred.inference.unswap import correct
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import UnknownMechanismError

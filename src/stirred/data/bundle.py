@@ -26,7 +26,8 @@ from stirred.data.place import CHECKSUMS, MANIFEST
 from stirred.data.problems import DataError, bad_file, control_letters
 from stirred.data.sources import is_read
 from stirred.data.table_labels import ENDING, label_columns, without_labels
-from stirred.spec.document import from_json
+from stirred.spec.document import from_json, mechanism_in
+from stirred.spec.document_schema import MechanismDocument
 from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
@@ -191,6 +192,14 @@ def published_specification(public: Path) -> Specification | None:
     try:
         return from_json((public / SPECIFICATION).read_text(encoding="utf-8"))
     except (OSError, ValueError, StirredError):
+        return None
+
+
+def stated_mechanism(public: Path) -> MechanismDocument | None:
+    """Return the mechanism that a public folder states, with its public settings; None if it states none."""
+    try:
+        return mechanism_in((public / SPECIFICATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
 
 

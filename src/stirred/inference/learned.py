@@ -13,8 +13,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from stirred.inference.geometry import binomial, count_distance, exponent
-from stirred.inference.posterior import posterior_bounds
-from stirred.inference.testing import power_bounds, zcdp_power_bound
+from stirred.inference.testing import posterior_bounds, power_bounds, zcdp_power_bound
 from stirred.spec.budget import PermutationSwapping
 from stirred.spec.exact import Exact, exact
 from stirred.spec.explain import explain as explain_specification
