@@ -32,7 +32,9 @@ def stated(public: Path, tmp_path: Path, **mechanism: object) -> Path:
     for path in public.glob("*.parquet"):
         (folder / path.name).write_bytes(path.read_bytes())
     document = json.loads((public / "specification.json").read_text(encoding="utf-8"))
-    (folder / "specification.json").write_text(json.dumps({**document, "mechanism": mechanism}), encoding="utf-8")
+    (folder / "specification.json").write_text(
+        json.dumps({**document, "mechanism": {**document["mechanism"], **mechanism}}), encoding="utf-8"
+    )
     return folder
 
 

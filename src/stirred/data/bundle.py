@@ -96,7 +96,7 @@ class _Doubt(_Kept):
 
 
 class Manifest(_Kept):
-    """What manifest.json says of a bundle; what it does not say is empty, and whoever needs it says so."""
+    """What manifest.json says of a bundle; what it does not say is empty."""
 
     files: dict[str, str]
     inputs: dict[str, str] = {}
@@ -175,7 +175,7 @@ def odd_files(bundle: Path, *, linked: bool = True) -> Iterator[Problem]:
             if not name.isprintable() and control_letters(name):
                 what = "its name holds letters that no file of a bundle has"
             elif stat.S_ISLNK(found.st_mode):
-                what = "it is a link: nobody knows where it leads tomorrow"
+                what = "it is a link, and may lead elsewhere tomorrow"
             elif not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
                 what = "it is a pipe or a device, and not a file"
             elif path.suffix in _PAGES and found.st_size > _LONGEST_PAGE:
@@ -281,7 +281,7 @@ class BundleFiles:
         plan = None if self.manifest is None else self.manifest.plan
         try:
             return self.specification.domain.prepared if plan is None else words_in(plan.prepare)
-        except ValueError:  # steps that nobody could have written
+        except ValueError:  # steps that cannot be written
             return ()
 
     @property
@@ -343,7 +343,7 @@ class BundleFiles:
 
     @property
     def issued(self) -> list[str]:
-        """Return the columns of the records that are numbers issued anew, 1, 2, ... in any order."""
+        """Return the columns of the records that are newly issued numbers, 1, 2, ... in any order."""
         if self.data is None:
             return []
         return [c.name for c in self.data.get_columns() if issued_anew(c.cast(pl.Int64, strict=False).sort())]

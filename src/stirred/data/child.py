@@ -152,7 +152,7 @@ def memory() -> int:
 
 
 def parquet_below(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder, in order; a link is none."""
+    """Return the Parquet files of a folder, in order, without links."""
     return [path for path in sorted(folder.rglob("*.parquet")) if path.is_file() and not path.is_symlink()]
 
 

@@ -57,10 +57,10 @@ _PIECE: Final = 4_000_000  # rows
 
 
 class ParquetColumns:
-    """A Parquet file, or a folder of parts, of which only the columns asked for are read, each time anew.
+    """A Parquet file, or a folder of parts, of which only the columns asked for are read, each time again.
 
-    A national file does not fit beside everything else; one column of it does. What a frame can do beside that is done
-    on the whole table, which is read for that moment.
+    A national file does not fit into memory; one column of it does. Anything else that a frame can do is done on the
+    whole table, which is read for that moment.
     """
 
     def __init__(self, path: Path) -> None:
@@ -255,7 +255,7 @@ class RowRange:
     def read(self, schema: Schema) -> pl.DataFrame:
         """Return these columns, as reading the whole table gives them.
 
-        Which types a table gets depends on all of its rows, so a piece is told them. Text stays as it is.
+        Which types a table gets depends on all of its rows, so a piece is given them. Text stays as it is.
         """
         scan = scan_parts([self.part]).select([*schema]).slice(self.skip, self.rows)
         columns = [_as_type(column, schema[column.name]) for column in scan.collect().rechunk().get_columns()]

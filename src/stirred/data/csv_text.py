@@ -326,7 +326,7 @@ _WRITTEN_NUMBER: Final = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+|(?i:inf|nan))([eE][+-]?\
 
 
 def unwritable(columns: Iterable[pl.Series]) -> Iterator[Problem]:
-    """Yield a problem for each column with texts that no CSV file can hold so that readers get them back.
+    """Yield a problem for each column with texts that readers of a CSV file would not get back.
 
     >>> [problem.where for problem in unwritable([pl.Series("a", ["", None]), pl.Series("b", ["x", None])])]
     ['a']

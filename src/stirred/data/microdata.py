@@ -173,7 +173,7 @@ class Microdata:
     def with_missing_code(self, columns: Sequence[str]) -> Microdata:
         """Return the data in which a missing value of some columns is a code, published as ``(missing)``.
 
-        A column that has this text already is refused: nobody could tell both apart.
+        A column that has this text already is refused: both could not be told apart.
         """
         gaps = [n for n in columns if n in self.households.columns and is_missing(self.households[n]).any()]
         if problems := [problem for name in gaps for problem in self._taken_code(name)]:

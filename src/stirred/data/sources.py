@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import polars as pl
 
 from stirred.data.problems import DataError, bad_file, bad_plan, listed
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.spelling import near
 
 CSV: Final = (".csv", ".tsv", ".txt")
@@ -268,6 +268,11 @@ def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
         if reason is None:
             reason, remedy = "it is not UTF-8", "save it as UTF-8"
         raise bad_plan(f"cannot read {called}: {reason}", where=str(path), remedy=remedy) from None
+    return toml_content(text, where=str(path))
+
+
+def toml_content(text: str, *, where: str, refusal: Callable[..., StirredError] = bad_plan) -> dict[str, Any]:
+    """Return the content of a TOML text; decimals stay exact. ``refusal`` makes the error of what is not TOML."""
     try:
         # Decimals stay decimals: rate = 0.05 is exactly 1/20.
         return tomllib.loads(text, parse_float=Decimal)
@@ -282,7 +287,7 @@ def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
             remedy = f"decimals have a point: write {comma[1]} = {comma[2]}.{comma[3]}"
         elif re.search(r"overwrite a value|twice|immutable", str(error)):
             remedy = "the same key or section stands twice: leave one out"
-        raise bad_plan(f"this is not TOML ({error})", where=str(path), remedy=remedy) from None
+        raise refusal(f"this is not TOML ({error})", where=where, remedy=remedy) from None
 
 
 # ---- the files of a table: one, the parts in a folder, or parts in folders such as ``state=01``, as Spark writes ---

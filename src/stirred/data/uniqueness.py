@@ -1,4 +1,4 @@
-"""Who is alone with what is known of them: classes of records that share their keys, and what follows from them.
+"""Who is alone with what is known of them: classes of records that share their keys, and whom a release exposes.
 
 A class has ``f`` records. A record is unique where f = 1; a file is k-anonymous if no class is smaller than k. In a
 population file an attacker who finds the class is right with probability 1/f. In a sample, the number F of the class
@@ -308,6 +308,10 @@ def diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> Diver
 
 
 # ---- uniqueness on the tables that a specification fixes -----------------------------------------------------------
+# A margin of the multiverse is a table of records that leaves as it is. A record that is alone in it can be found there
+# by anybody who knows these values, whatever was done to the others. Which tables these are is read from the
+# specification, so it holds for every mechanism, for a plan as for a published bundle; the number is a function of what
+# is published.
 
 # Of larger files a plan and a report do not count: `stirred risk` does.
 MOST_RECORDS: Final = 20_000_000

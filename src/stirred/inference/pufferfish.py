@@ -269,7 +269,7 @@ def correlated(records: int, share: Fraction, correlation: Fraction) -> OutcomeW
 
 
 def read_model(text: str, *, source: str) -> PufferfishModel:
-    """Read a model from JSON; everything that is wrong with it is told at once."""
+    """Read a model from JSON; everything that is wrong with it is reported at once."""
     given = plain_data(text, source=source, remedy=_MODEL)
     if not isinstance(given, dict):
         raise wrong("this is not a model", where=source, remedy="write mechanism, attackers and pairs")

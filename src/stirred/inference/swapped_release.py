@@ -235,7 +235,7 @@ class SwappedRelease:
         where: str = "strata",
         **given: Any,
     ) -> SwappedRelease:
-        """Return a release with its list of strata as that is published; a second stage is told there."""
+        """Return a release with its list of strata as that is published; it also states a second stage."""
         if {*FINE_COLUMNS.values()} <= {*strata.columns} and strata.height:
             given["fine_match"] = _fine_match(strata, records.collect_schema().names(), where=where)
             given["fine_rate"] = _fine_rate(strata, where=where)
@@ -341,7 +341,7 @@ class SwappedRelease:
 
 
 def _made(member: str) -> type[Mechanism] | None:
-    """Return the mechanism that the list of strata names, None for a law that none of ours has by itself."""
+    """Return the mechanism that the list of strata names, None for a law that no mechanism has alone."""
     return mechanism_class(f"{member}-swap") if is_installed(f"{member}-swap") else None
 
 

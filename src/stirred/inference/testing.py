@@ -135,6 +135,8 @@ def laplace_power(alpha: Number, shift: Number) -> Exact:
 
 
 # ---- from prior to posterior ---------------------------------------------------------------------------------------
+# This is prior-to-posterior semantics: what one person believes before and after. It does not compare the posteriors
+# that two versions of the file would have given.
 
 _FORMS: Final = ("odds", "stated", "complemented")
 # A double is widened by this much, so that its rounding never shows a band narrower than it is.

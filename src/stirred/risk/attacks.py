@@ -217,7 +217,7 @@ def vulnerable_in_words(found: Reidentified) -> str:
     """Say how often an attacker is right about the vulnerable, beside a guess from their neighbours."""
     own = found[VULNERABLE].facts
     if own["precision"] is None:
-        return "nobody vulnerable is matched"
+        return "no vulnerable person is matched"
     return f"{own['precision']:.1%} of {own['putative']:,.0f} matches right (guessed: {own['proportional_guess']:.1%})"
 
 

@@ -1,11 +1,11 @@
 """How well columns that leave unchanged predict a value that was exchanged.
 
 Everybody knows the stratum. A unit is guessed by the most frequent value among the *others* of its stratum that share
-its column's value, ties by lot; who shares it with nobody is guessed from the others of the stratum. ``right`` is the
-share guessed right, ``blind`` the most that a guess from the stratum alone can reach, ``kappa`` what the column adds of
-what the stratum leaves open, ``tau`` the same for two units drawn at random (for an unrelated column exactly 0 on
-average). A unit is a household: of a column of persons each value counts once for a household, since housemates would
-otherwise tell each other's county.
+its column's value, ties by lot; a unit that shares it with no other is guessed from the others of the stratum.
+``right`` is the share guessed right, ``blind`` the most that a guess from the stratum alone can reach, ``kappa`` what
+the column adds of what the stratum leaves open, ``tau`` the same for two units drawn at random (for an unrelated column
+exactly 0 on average). A unit is a household: of a column of persons each value counts once for a household, since
+housemates would otherwise tell each other's county.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def guessed_shares(column: Codes, target: Codes, strata: Codes) -> tuple[float, 
 
 
 def _agreement(inside: _Array, strata: Codes, target: Codes, values: int, covered: _Array) -> float | None:
-    """Return tau: how much more often two of a class agree than two of its stratum; None where nobody is covered."""
+    """Return tau: how much more often two of a class agree than two of its stratum; None where no unit is covered."""
     if not covered.any():
         return None
 

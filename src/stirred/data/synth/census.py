@@ -279,6 +279,10 @@ def _new_folder(out: Path) -> Iterator[Path]:
 
 
 # ---- the areas of the synthetic census: states, counties, tracts, block groups, and how many blocks each has -------
+# Everything down to block groups is planned before any household is drawn, in a few megabytes even for the nation;
+# blocks are laid out where they are needed. Area sizes are log-normal, so a few areas are large and many small. A
+# tract's own mixture of race groups, household sizes and owners comes from Dirichlet laws, which differ between tracts
+# and yet keep the national shares on average.
 
 Integers = npt.NDArray[np.int64]
 
