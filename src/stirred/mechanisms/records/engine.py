@@ -44,6 +44,7 @@ from stirred.mechanisms.protocol import (
     StratumAudit,
     SwapCellLaw,
     SwapFamily,
+    Workplace,
     Written,
 )
 from stirred.mechanisms.records import pages
@@ -157,7 +158,7 @@ class RecordSwap(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Swap once. The result is an unordered table: rows come out in an order independent of the input."""
-        microdata, plan, entropy, promised, convert = opening
+        microdata, plan, entropy, promised, convert, _ = opening
         drawn = self._swapped(self._narrowed(microdata), replace(plan, specification=promised), entropy, progress)
         file: SwappedFile = drawn["file"]
         public = Frames(file.tables, convert=convert, files=file.files)
@@ -458,9 +459,12 @@ class Swap(RecordSwap):
             return found
         return SwappedFile.of(data, plan.hold, known=plan.strata.coded, **exchanged)
 
-    def warm(self) -> None:
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
         for name in ("order", *self.swap_law.passes):
             import_module(f"stirred.mechanisms.records.kernels.{name}")
+        if self.engine is not None:
+            _bulk().check_blocks(self.engine, plan.strata)  # how much memory a task has is known only now
+            _bulk().check_records(self.engine, self._narrowed(data), plan)
 
     def on(self, engine: Engine) -> Self:
         if engine.name == LOCAL:
@@ -469,11 +473,6 @@ class Swap(RecordSwap):
             return super().on(engine)  # refused
         _ = engine.sources["households"]  # refused here, in the plan, if the records are not those in the files
         return replace(self, engine=cast(ClusterEngine, engine))
-
-    def recheck(self, data: Microdata, plan: SwapPlan) -> None:
-        if self.engine is not None:
-            _bulk().check_blocks(self.engine, plan.strata)  # how much memory a task has is known only now
-            _bulk().check_records(self.engine, self._narrowed(data), plan)
 
     def premises(self, plan: SwapPlan) -> dict[str, str]:
         # The draw is addressed by these: files that are read otherwise would get the same decisions for other records.

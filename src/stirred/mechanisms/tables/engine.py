@@ -250,7 +250,7 @@ class TableMechanism(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
-        data, plan, entropy, promised, convert = opening
+        data, plan, entropy, promised, convert, _ = opening
         progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
         answers = DrawnAnswers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
@@ -318,6 +318,9 @@ class TableMechanism(Mechanism):
 
     def conclusions(self, plan: Any) -> Sequence[str]:
         return self.reading_tables(plan)
+
+    def file_notes(self, plan: Any) -> Sequence[str]:
+        return ["There is no file of records: the promise is about the tables alone."]
 
 
 # ---- the audit of a bundle ----------------------------------------------------------------------------------

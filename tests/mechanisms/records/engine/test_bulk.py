@@ -117,7 +117,7 @@ def test_a_file_that_changed_since_is_refused_before_anything_is_drawn(role: str
     member = PermutationSwap(**ROLES, rate="1/3").on(Elsewhere(sources=sources, scratch=tmp_path))
     plan = member.plan(data, doubts=False)
     with pytest.raises(EngineError, match=f"other records than were planned from the file of {role}"):
-        member.recheck(data, plan)
+        member.ready(data, plan)
 
 
 def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) ->
     planned = PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19))
     plan = planned.plan(data, doubts=False)
     with pytest.raises(PlanError, match="a task of the cluster can hold about 341"):
-        planned.on(small).recheck(data, plan)  # the cluster has started, and its executors have less
+        planned.on(small).ready(data, plan)  # the cluster has started, and its executors have less
 
 
 def test_a_key_is_not_shown_by_what_carries_it() -> None:
