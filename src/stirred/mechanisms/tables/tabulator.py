@@ -57,9 +57,10 @@ from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
 from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.misfits import misfits
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import ZCDP
-from stirred.spec.problems import Problem, StirredError, as_given, place_of
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Flavor, Specification
 
 
@@ -139,11 +140,6 @@ def once(names: Sequence[Hashable], what: str) -> None:
         raise ValueError(f"{what} {twice[0]} appears twice")
 
 
-def _instead(given: Any) -> str:
-    """Quote what was given, unless it is a whole table."""
-    return "" if isinstance(given, Mapping) else f", not {as_given(given)[:60]}"
-
-
 Model = TypeVar("Model", bound=BudgetFile)
 
 
@@ -159,14 +155,9 @@ def budget_of(model: type[Model], given: str | Mapping[str, Any], *, ending: str
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise PlanError(
-            Problem(
-                what=str(detail["msg"]).removeprefix("Value error, ") + _instead(detail.get("input")),
-                where=f"budget {place_of(detail['loc'])}".strip(),
-                remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
-            )
-            for detail in error.errors(include_url=False)
-        ) from None
+        remedy = "see the budget that is brought along, us-2020, in docs/census-2020.md"
+        found = misfits(error.errors(), content, model, remedy=remedy)
+        raise PlanError(each.problem("budget") for each in found) from None
 
 
 Ints = npt.NDArray[np.int64]

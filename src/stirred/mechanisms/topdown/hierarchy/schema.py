@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, counted, listed
+from stirred.spec.misfits import misfits
 from stirred.spec.problems import Problem
 
 Places = npt.NDArray[np.int64]
@@ -254,8 +255,8 @@ def _of_attributes(name: str, content: object) -> Schema:
         entries = TypeAdapter(list[AttributeEntry]).validate_python(content)
     except ValidationError as error:
         remedy = 'write for each [[attributes]] a name and codes, such as name = "sex" and codes = ["m", "f"]'
-        found = [(each["msg"], " ".join(map(str, ("attributes", *each["loc"])))) for each in error.errors()]
-        raise PlanError(Problem(what=what, where=f"schema {name} {at}", remedy=remedy) for what, at in found) from None
+        found = misfits(error.errors(), content, AttributeEntry, remedy=remedy)
+        raise PlanError(each.problem(f"schema {name} attributes") for each in found) from None
     values = {entry.name: entry.codes for entry in entries}
     groupings = {entry.name: entry.groupings for entry in entries}
     return declared_schema(name, [*values], values=values, groupings=groupings)
