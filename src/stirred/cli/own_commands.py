@@ -53,10 +53,7 @@ def _lazy(name: str) -> type[TyperGroup]:
                 own = typer.Typer(rich_markup_mode=None)
                 own.callback()(_nothing)
                 for command in commands_of(name):
-                    anything = {"ignore_unknown_options": True, "allow_extra_args": True} if command.gone else {}
-                    own.command(command.name, help=command.help, hidden=command.gone, context_settings=anything)(
-                        _as_function(command)
-                    )
+                    own.command(command.name, help=command.help)(_as_function(command))
                 self._built = typer.main.get_command(own).commands  # type: ignore[attr-defined]
             return self._built
 
@@ -144,7 +141,7 @@ def _hint(name: str, info: FieldInfo) -> Any:
         choices = get_args(kind) or get_args(info.annotation)
         return Annotated[str | None, opt(f"{typed} NAME", f"{described} One of {', '.join(map(str, choices))}.")]
     form = _mark(info, "form") or ("FILE" if kind is Path else "NUMBER" if kind in (int, float) else "TEXT")
-    return Annotated[str | None, opt(f"{typed} {form}", described, hidden=bool(_mark(info, "gone")))]
+    return Annotated[str | None, opt(f"{typed} {form}", described)]
 
 
 def _checked(model: type[BaseModel], given: dict[str, Any]) -> Any:

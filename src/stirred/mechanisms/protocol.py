@@ -345,10 +345,6 @@ class Mechanism(ABC):
         """Return what a reader may conclude from the files, for README.md."""
         return [f"What is disturbed: {plan.disturbed}."]
 
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return closing remarks on the files for README.md."""
-        return ()
-
     def number_of_records(self, data: Microdata) -> int | None:
         """Return how many records a report says there are: published exactly, or None."""
         return data.households.height
