@@ -222,8 +222,6 @@ class Mechanism(ABC):
 
     # Whether the tables of a plan are counted from released records, or are what the mechanism itself releases.
     counts_tables: ClassVar[bool] = True
-    # Whether it asks for households by single columns, so that those of a national file need not be in memory.
-    by_column: ClassVar[bool] = False
     # Whether the tables that it releases are its own, so that a plan names none.
     own_tables: ClassVar[bool] = False
     # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.

@@ -212,7 +212,6 @@ class Swap(RecordSwap):
     settings_model: ClassVar[type[SwapSettings]]
     # Each is advised and compared with the others; ``registry.family`` lists them.
     family: ClassVar[SwapFamily] = SwapFamily()
-    by_column: ClassVar[bool] = True
     # Why it is not said whom it changes, and what to do instead, where that depends on what it protects.
     unsaid: ClassVar[tuple[str, str] | None] = None
 
