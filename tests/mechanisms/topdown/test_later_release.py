@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
 from stirred.mechanisms.topdown.solve.problem import LimitGroups
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
+from stirred.mechanisms.topdown.store import AREA_ROLES, StoreWriter, schema_document, write_piece
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people
@@ -93,15 +94,13 @@ def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path)
     """Facilities may bound the very query that was counted then."""
     earlier, margins = published(3)
     leaves = earlier.levels[-1]
-    facts = {"level": leaves.name, "rows": leaves.areas, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
-
-    def write(piece: PieceWriter) -> None:
-        piece.level(leaves, np.zeros(leaves.areas, dtype=np.int64))
-        for name, sign in ((AGREES, "="), ("bound_con", "<=")):
-            piece.numbers(lambda: [margins[-1]], columns=MARGIN.size, published=name, sign=sign, **facts)
-
+    entry = {"level": leaves.name, "rows": leaves.areas, "columns": 1}
+    codes = np.array([code.encode() for code in leaves.geocodes])
+    arrays = [({**entry, "role": role}, codes if role == "geocode" else leaves.parent) for role in AREA_ROLES]
+    entry |= {"columns": MARGIN.size, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
+    arrays += [({**entry, "published": n, "sign": sign}, margins[-1]) for n, sign in ((AGREES, "="), ("b_con", "<="))]
     writer = StoreWriter(tmp_path / "store", {"schema": schema_document(DETAILED), "shard": 0})
-    writer.add("all", write_piece(tmp_path / "store", write))
+    writer.add("all", write_piece(tmp_path / "store", [(own, partial(iter, (each,))) for own, each in arrays]))
     store = writer.finish()
     for each, signs in ((store, ["=", "<="]), (replace(store, agreeing=False), ["<="])):
         (tree,) = (shard() for shard in each.shards())

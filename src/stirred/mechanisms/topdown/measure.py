@@ -39,8 +39,10 @@ from stirred.mechanisms.topdown.rules import (
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign, collected
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import (
+    AREA_ROLES,
+    ArrayBlocks,
+    Entry,
     MeasurementStore,
-    PieceWriter,
     StoreWriter,
     schema_document,
     write_piece,
@@ -254,9 +256,8 @@ class _Draw:
     folder: Path
     key: bytes = field(repr=False)
 
-    def __call__(self, tasks: Sequence[LevelTask]) -> tuple[str, list[dict[str, Any]]]:
-        entropy = Entropy.from_kept(self.key)
-        return write_piece(self.folder, lambda piece: _write(piece, tasks, entropy))
+    def __call__(self, tasks: Sequence[LevelTask]) -> dict[str, Any]:
+        return write_piece(self.folder, _arrays(tasks, Entropy.from_kept(self.key)))
 
 
 def measure(
@@ -314,35 +315,27 @@ def _tasks(
         )
 
 
-def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> None:
-    """Write the levels of a tree, each with what is measured and known there."""
+def _arrays(tasks: Sequence[LevelTask], entropy: Entropy) -> Iterator[ArrayBlocks]:
+    """Yield the levels of a tree as they are stored: areas, then what is measured and what is known there."""
     for task in tasks:
-        piece.level(task.level, task.since)
-        facts = {"level": task.level.name, "rows": task.level.areas}
+        level, rows = task.level, task.level.areas
+        codes = np.array([code.encode() for code in level.geocodes], dtype=np.bytes_)
+        for role, values in zip(AREA_ROLES, (codes, level.parent, task.since), strict=True):
+            yield {"level": level.name, "rows": rows, "columns": 1, "role": role}, partial(iter, (values,))
         for query, sigma2 in task.queries:
             # Apart, because names may have spaces: "area type" asked "sex" is not "area" asked "type sex".
-            streams = Streams.of(entropy.child(f"level {task.level.name}"), f"query {query.name}")
-            piece.numbers(
-                partial(noisy, task, query, sigma2, streams),
-                columns=query.size,
-                **facts,
-                role="answers",
-                query=query.name,
-                published=f"{query.name}_dpq",
-                kept=query.kept,
-                sigma2={str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()},
-            )
+            streams = Streams.of(entropy.child(f"level {level.name}"), f"query {query.name}")
+            texts = {str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()}
+            entry = _entry(level, query, role="answers", published=f"{query.name}_dpq", sigma2=texts)
+            yield entry, partial(noisy, task, query, sigma2, streams)
         for rule, source in task.rules:
-            piece.numbers(
-                partial(_known, rule, source, task.level.areas),
-                columns=rule.query.size,
-                **facts,
-                role="known",
-                query=rule.query.name,
-                published=rule.name,
-                kept=rule.query.kept,
-                sign=rule.sign,
-            )
+            entry = _entry(level, rule.query, role="known", published=rule.name, sign=rule.sign)
+            yield entry, partial(_known, rule, source, rows)
+
+
+def _entry(level: Level, query: MarginalQuery, **more: Any) -> Entry:
+    facts = {"level": level.name, "rows": level.areas, "columns": query.size, "query": query.name, "kept": query.kept}
+    return {**facts, **more}
 
 
 def _known(rule: Rule, source: Counts | None, areas: int) -> Iterator[Integers]:

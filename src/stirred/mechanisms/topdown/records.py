@@ -30,7 +30,7 @@ from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import FileParts, SolverOutcome, make, records_frame
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
-from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
+from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore, in_parts
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
@@ -230,26 +230,12 @@ class Layout:
         return reduce(partial(pl.DataFrame.join, how="cross"), found).select(variables)
 
 
-def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:
-    """Yield frames, small ones together."""
-    held: list[pl.DataFrame] = []
-    long = 0
-    for frame in frames:
-        held.append(frame)
-        long += frame.height
-        if long >= (rows or _ROWS):
-            yield pl.concat(held)
-            held, long = [], 0
-    if held:
-        yield pl.concat(held)
-
-
-def _from_files(paths: Sequence[Path], rows: int | None = None) -> Iterator[pl.DataFrame]:
-    return _in_parts(map(pl.read_parquet, paths), rows)
+def _from_files(paths: Sequence[Path], rows: int = _ROWS) -> Iterator[pl.DataFrame]:
+    return in_parts(map(pl.read_parquet, paths), rows)
 
 
 def _records(paths: Sequence[Path], layout: Layout) -> Iterator[pl.DataFrame]:
-    return _in_parts(records_frame(layout.of_counts(pl.read_parquet(path))) for path in paths)
+    return in_parts((records_frame(layout.of_counts(pl.read_parquet(path))) for path in paths), _ROWS)
 
 
 def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> list[pl.DataFrame]:

@@ -1,8 +1,9 @@
 """The measurement store: noisy answers on disk, written once, area by area; and as others publish them.
 
 A store is a folder. ``journal.jsonl`` has a line for the whole and one for each piece, every line with the SHA-256 of
-the line before it; a piece is one file of plain integers with the areas of a shard, and the line has the place, width
-and SHA-256 of each array in it. Nothing is ever overwritten: a folder that has a journal takes no second draw.
+the line before it; a piece is one file of plain integers with the areas of a shard, and its line has the SHA-256 of the
+file, and the place and width of each array in it. Nothing is ever overwritten: a folder that has a journal takes no
+second draw.
 
 Why not the published layout at once: for the same areas a tree took 24 s and 724 MB from Parquet, 0.3 s and 88 MB here.
 """
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from uuid import uuid4
@@ -33,6 +33,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Answers,
 from stirred.randomness.cell_law import variance_of
 
 JOURNAL: Final = "journal.jsonl"
+AREA_ROLES: Final = ("geocode", "parent", "since")  # of the first arrays of a level: areas, with whose budget
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
 _WRITING: Final = ".writing"
@@ -40,8 +41,9 @@ _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
 _SCHEMA: Final = TypeAdapter(Schema)
-Blocks = Callable[[], Iterable[npt.NDArray[np.int64]]]
-Entry = Mapping[str, Any]
+Entry = Mapping[str, Any]  # of an array: level, role, rows, columns; of what is measured or known also the query
+StoredQuery = tuple[Entry, MarginalQuery, npt.NDArray[Any]]
+ArrayBlocks = tuple[Entry, Callable[[], Iterable[npt.NDArray[Any]]]]  # an array in blocks of rows, as often as asked
 
 
 def _bad(what: str, folder: Path, remedy: str = _AGAIN) -> Exception:
@@ -69,11 +71,11 @@ class StoreWriter:
         os.write(self._journal, line + b"\n")
         os.fsync(self._journal)
 
-    def add(self, name: str, written: tuple[str, list[dict[str, Any]]]) -> None:
+    def add(self, name: str, piece: Mapping[str, Any]) -> None:
         """Take a piece that was written whole (:func:`write_piece`), and note it."""
-        path, (file, arrays) = self.folder / f"{self.pieces:05d}.bin", written
-        os.rename(self.folder / file, path)
-        self._line({"piece": name, "file": path.name, "arrays": arrays})
+        path = self.folder / f"{self.pieces:05d}.bin"
+        os.rename(self.folder / piece["file"], path)
+        self._line({"piece": name, **piece, "file": path.name})
         self.pieces += 1
 
     def finish(self) -> MeasurementStore:
@@ -85,57 +87,32 @@ class StoreWriter:
         return MeasurementStore.open(self.folder)
 
 
-def write_piece(folder: Path, write: Callable[[PieceWriter], None]) -> tuple[str, list[dict[str, Any]]]:
+def write_piece(folder: Path, arrays: Iterable[ArrayBlocks]) -> dict[str, Any]:
     """Write one piece whole, under a name that no other attempt at it has; return the name and what is in it."""
     name = f"{uuid4().hex}{_WRITING}"
     with os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as stream:
-        piece = PieceWriter(stream)
-        write(piece)
+        entries = [_put(stream, entry, blocks) for entry, blocks in arrays]
         stream.flush()
         os.fsync(stream.fileno())
-    return name, piece.arrays
+        stream.seek(0)
+        return {"file": name, "sha256": hashlib.file_digest(stream, "sha256").hexdigest(), "arrays": entries}
 
 
-class PieceWriter:
-    """One file of arrays while it is written."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.arrays: list[dict[str, Any]] = []
-
-    def level(self, level: Level, since: Integers) -> None:
-        """Write the areas of a level: geocodes, parents, and from which level on each carries the budget."""
-        codes = np.array([code.encode() for code in level.geocodes], dtype=np.bytes_)
-        facts = {"level": level.name, "rows": level.areas}
-        self._put({**facts, "role": "geocode", "dtype": codes.dtype.str or "S1", "columns": 1}, [codes])
-        self.numbers(lambda: [level.parent], columns=1, role="parent", **facts)
-        self.numbers(lambda: [since], columns=1, role="since", **facts)
-
-    def numbers(self, blocks: Blocks, *, columns: int, **facts: Any) -> None:
-        """Write whole numbers, which come in blocks of rows, as narrow as they fit; blocks may be asked for again."""
-        for kind in _KINDS:
-            most = np.iinfo(kind).max
-            fitting = takewhile(lambda block, most=most: np.abs(block).max(initial=0) <= most, blocks())  # type: ignore[misc]
-            if self._put({**facts, "dtype": kind, "columns": columns}, (block.astype(kind) for block in fitting)):
-                return
-
-    def _put(self, facts: dict[str, Any], blocks: Iterable[npt.NDArray[Any]]) -> bool:
-        """Append an array; what does not have all its rows is taken back."""
-        start = self._stream.seek(0, os.SEEK_END)
-        offset = start + -start % _ALIGNED
-        self._stream.write(bytes(offset - start))
-        digest, rows = hashlib.sha256(), 0
-        for block in blocks:
-            written = np.ascontiguousarray(block)
-            self._stream.write(written.data.cast("B"))
-            digest.update(written.data.cast("B"))
-            rows += len(written)
-        if rows < facts["rows"]:
-            self._stream.seek(start)
-            self._stream.truncate()
-            return False
-        self.arrays.append({**facts, "offset": offset, "sha256": digest.hexdigest()})
-        return True
+def _put(stream: BinaryIO, entry: Entry, blocks: Callable[[], Iterable[npt.NDArray[Any]]]) -> Entry:
+    """Append an array: codes as they are, numbers as narrow as all of them fit."""
+    offset = stream.seek(0, os.SEEK_END)
+    offset += -offset % _ALIGNED
+    for kind in _KINDS:
+        stream.seek(offset)  # wider numbers are written over those that did not all fit
+        for block in blocks():
+            if block.dtype.kind == "S":
+                kind = block.dtype.str
+            elif np.abs(block).max(initial=0) > np.iinfo(kind).max:
+                break
+            stream.write(np.ascontiguousarray(block, dtype=kind).data)
+        else:
+            break
+    return {**entry, "dtype": kind, "offset": offset}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -171,15 +148,16 @@ class MeasurementStore:
         return cls(folder=folder, header=found[0], pieces=found[1:-1], schema=schema)
 
     def check(self) -> int:
-        """Compare every array with its checksum, and return how many there are."""
-        count = 0
+        """Compare every piece with its checksum, and return how many arrays there are."""
         for piece in self.pieces:
-            for entry in piece["arrays"]:
-                written = np.ascontiguousarray(self._array(piece, entry))
-                if hashlib.sha256(written.view(np.uint8).data).hexdigest() != entry["sha256"]:
-                    raise _bad(f"{piece['file']} is not as it was written", self.folder)
-                count += 1
-        return count
+            try:
+                with (self.folder / piece["file"]).open("rb") as stream:
+                    same = hashlib.file_digest(stream, "sha256").hexdigest() == piece["sha256"]
+            except OSError:
+                raise _bad(f"{piece['file']} is missing", self.folder) from None
+            if not same:
+                raise _bad(f"{piece['file']} is not as it was written", self.folder)
+        return sum(len(piece["arrays"]) for piece in self.pieces)
 
     def top(self) -> Tree | None:
         """Return the areas above the shards, and the shards as leaves without answers; None if there is one shard."""
@@ -191,40 +169,37 @@ class MeasurementStore:
             yield partial(replace(self, folder=self.folder.absolute(), header={}, pieces=())._tree, piece)
 
     def _array(self, piece: Mapping[str, Any], entry: Entry) -> npt.NDArray[Any]:
-        shape = (entry["rows"], entry["columns"]) if entry["columns"] > 1 else (entry["rows"],)
+        shape = (entry["rows"], entry["columns"]) if "query" in entry else (entry["rows"],)
         try:
             return np.memmap(self.folder / piece["file"], entry["dtype"], "r", entry["offset"], shape)
         except (OSError, ValueError):
             raise _bad(f"{piece['file']} is missing or too short", self.folder) from None
 
-    def _levels(self, piece: Mapping[str, Any]) -> dict[str, list[Entry]]:
-        found: dict[str, list[Entry]] = {}
+    def _levels(self, piece: Mapping[str, Any]) -> Iterator[tuple[Level, Integers, list[StoredQuery]]]:
+        """Yield the levels of a piece: their areas, the first level whose budget each has, and what is stored there."""
+        by_level: dict[str, list[tuple[Entry, npt.NDArray[Any]]]] = {}
         for entry in piece["arrays"]:
-            found.setdefault(entry["level"], []).append(entry)
-        return found
+            by_level.setdefault(entry["level"], []).append((entry, self._array(piece, entry)))
+        for name, arrays in by_level.items():
+            codes, parent, since = (values for _, values in arrays[: len(AREA_ROLES)])
+            geocodes = tuple(code.decode() for code in codes.tolist())
+            level = Level(name=name, geocodes=geocodes, parent=parent.astype(np.int64))
+            queries = arrays[len(AREA_ROLES) :]
+            yield level, since, [(e, self.schema.keeping(e["kept"], name=e["query"]), values) for e, values in queries]
 
     def _tree(self, piece: Mapping[str, Any]) -> Tree:
         levels = []
-        for name, entries in self._levels(piece).items():
-            own = {entry["role"]: self._array(piece, entry) for entry in entries[:3]}
+        for level, since, queries in self._levels(piece):
             answers, known = [], []
-            for entry in entries[3:]:
-                if entry["published"] == AGREES and not self.agreeing:
-                    continue
-                query = self._query(entry)
-                values = self._array(piece, entry).reshape(-1, query.size)
+            for entry, query, values in queries:
                 if entry["role"] == "answers":
-                    variance = _variances(entry["sigma2"], own["since"])
+                    variance = _variances(entry["sigma2"], since)
                     answers.append(Answers(query=query, values=values, variance=variance))
-                else:
+                elif self.agreeing or entry["published"] != AGREES:
                     given, whole = np.ones(len(values), dtype=np.bool_), values.astype(np.int64)
                     known.append(Constraint(query=query, sign=entry["sign"], values=whole, given=given))
-            codes, parent = tuple(code.decode() for code in own["geocode"].tolist()), own["parent"].astype(np.int64)
-            levels.append(Level(name=name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))
+            levels.append(replace(level, answers=tuple(answers), known=tuple(known)))
         return Tree(schema=self.schema, levels=tuple(levels))
-
-    def _query(self, entry: Entry) -> MarginalQuery:
-        return self.schema.keeping(entry["kept"], name=entry["query"])
 
     # ---- the published layout
 
@@ -234,30 +209,27 @@ class MeasurementStore:
         ``measurements`` are the noisy answers (a bypassed area has none), ``constraints`` what is known without noise,
         ``agreement`` the counts of an earlier release that records agree with.
         """
-        yield from _parts(self._rows("answers" if what == "measurements" else "known", earlier=what == "agreement"))
+        role = "answers" if what == "measurements" else "known"
+        yield from in_parts(self._rows(role, earlier=what == "agreement"), _VALUES_IN_A_PART, _values)
 
     def _rows(self, role: str, *, earlier: bool) -> Iterator[pl.DataFrame]:
         columns = published_columns(self.schema, constraints=role == "known")
-        for piece in self.pieces:
-            for entries in self._levels(piece).values():
-                codes, _, since = (self._array(piece, entry) for entry in entries[:3])
-                texts = pl.Series("geocode", [code.decode() for code in codes.tolist()], dtype=pl.String)
-                for entry in (each for each in entries if each["role"] == role):
-                    if earlier != (entry["published"] == AGREES):
-                        continue
-                    measured = [int(key) for key in entry["sigma2"]] if role == "answers" else np.unique(since)
-                    kept = np.flatnonzero(np.isin(since, measured))
-                    values, query = self._array(piece, entry), self._query(entry)
-                    for some in blocks(kept.size, max(1, _VALUES_IN_A_PART // query.size)):
-                        rows = kept[some.start : some.stop]
-                        block = _in_32_bits(values[rows].reshape(-1, query.size))
-                        own = [texts.gather(rows), pl.Series("value", block).arr.to_list()]
-                        if role == "answers":
-                            noise = pl.Series("sigma2", since[rows].astype(np.int64)).replace_strict(
-                                measured, [*entry["sigma2"].values()], return_dtype=pl.String
-                            )
-                            own += [pl.Series("variance", _variances(entry["sigma2"], since[rows])), noise]
-                        yield pl.DataFrame(own).with_columns(self._same(entry, query)).select(columns)
+        for level, since, queries in (each for piece in self.pieces for each in self._levels(piece)):
+            texts = pl.Series("geocode", level.geocodes, dtype=pl.String)
+            for entry, query, values in queries:
+                if entry["role"] != role or earlier != (entry["published"] == AGREES):
+                    continue
+                measured = [int(key) for key in entry["sigma2"]] if role == "answers" else np.unique(since)
+                kept = np.flatnonzero(np.isin(since, measured))
+                for some in blocks(kept.size, max(1, _VALUES_IN_A_PART // query.size)):
+                    rows = kept[some.start : some.stop]
+                    own = [texts.gather(rows), pl.Series("value", _in_32_bits(values[rows])).arr.to_list()]
+                    if role == "answers":
+                        noise = pl.Series("sigma2", since[rows].astype(np.int64)).replace_strict(
+                            measured, [*entry["sigma2"].values()], return_dtype=pl.String
+                        )
+                        own += [pl.Series("variance", _variances(entry["sigma2"], since[rows])), noise]
+                    yield pl.DataFrame(own).with_columns(self._same(entry, query)).select(columns)
 
     def _same(self, entry: Entry, query: MarginalQuery) -> list[pl.Expr]:
         """Return the columns that all areas have in common."""
@@ -287,19 +259,25 @@ def _variances(sigma2: Mapping[str, str], since: Integers) -> npt.NDArray[np.flo
     return found
 
 
-def _parts(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def in_parts(
+    frames: Iterable[pl.DataFrame], most: int, size: Callable[[pl.DataFrame], int] = len
+) -> Iterator[pl.DataFrame]:
     """Put small frames together, so that a part is neither tiny nor larger than memory should have."""
     held: list[pl.DataFrame] = []
-    values = 0
+    whole = 0
     for frame in frames:
-        more = frame.height * int(frame["value"].list.len()[0])
-        if held and values + more > _VALUES_IN_A_PART:
+        more = size(frame)
+        if held and whole + more > most:
             yield pl.concat(held)
-            held, values = [], 0
+            held, whole = [], 0
         held.append(frame)
-        values += more
+        whole += more
     if held:
         yield pl.concat(held)
+
+
+def _values(frame: pl.DataFrame) -> int:
+    return frame.height * int(frame["value"].list.len()[0])
 
 
 def published_columns(schema: Schema, *, constraints: bool = False) -> tuple[str, ...]:
