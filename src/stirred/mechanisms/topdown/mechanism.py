@@ -422,14 +422,13 @@ class TopDown(Mechanism):
         """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
         found = []
         for part in plan.measured if "measurements" in self.settings.publish else ():
-            for level in reversed([*part.shares.levels]):
-                for query in part.shares.measured(level):
-                    if (sigma2 := part.shares.sigma2(level, query)) is not None:
-                        error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
-                        named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
-                        place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
-                        table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
-                        found.append(Typical(table=table, error=error, within=within))
+            named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
+            for level, own in reversed(part.shares.noise.items()):
+                place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
+                for query, sigma2 in own.items():
+                    error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                    table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
+                    found.append(Typical(table=table, error=error, within=within))
         return found
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:

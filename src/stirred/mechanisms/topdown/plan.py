@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -84,13 +85,13 @@ class TopDownPlan(Plan):
         choices = {"publish": [*settings.publish], "arm": settings.arm}
         found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=choices))
         for part in self.measured:
-            sigma2, costs = noise_values(part.shares), self.costs(part)
-            shown = [f"{n}: " + ", ".join(f"{q} {deviation(part.shares, n, q)}" for q in sigma2[n]) for n in areas]
+            costs, noise = self.costs(part), part.shares.noise
+            shown = [f"{n}: " + ", ".join(f"{q} {deviation(own)}" for q, own in noise[n].items()) for n in areas]
             found += [
                 Fact(
                     label=f"noise of {part.records}",
                     sentence=f"standard deviation of {'; '.join(shown)}",
-                    values={f"{part.name}_sigma2": sigma2},
+                    values={f"{part.name}_sigma2": noise_values(part.shares)},
                     for_plans=True,
                 ),
                 Fact(
@@ -134,15 +135,14 @@ def area_doubts(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
             )
 
 
-def deviation(shares: Shares, level: str, query: str) -> str:
-    """Return the standard deviation of the noise in a few digits."""
-    sigma2 = shares.sigma2(level, query)
+def deviation(sigma2: Fraction | None) -> str:
+    """Return the standard deviation of noise in a few digits."""
     return "-" if sigma2 is None else f"{float(variance_of(sigma2)) ** 0.5:.3g}"
 
 
 def noise_values(shares: Shares) -> dict[str, dict[str, str]]:
     """Return the variance parameter of each query at each level."""
-    return {level: {q: str(shares.sigma2(level, q)) for q in shares.measured(level)} for level in shares.levels}
+    return {level: {query: str(sigma2) for query, sigma2 in own.items()} for level, own in shares.noise.items()}
 
 
 def cost_values(costs: Sequence[ChangeCost]) -> dict[str, dict[str, Any]]:
@@ -153,7 +153,7 @@ def cost_values(costs: Sequence[ChangeCost]) -> dict[str, dict[str, Any]]:
 def noise_grid(shares: Shares) -> Grid:
     """Return the standard deviation of each query at each level."""
     names = tuple(shares.levels)
-    rows = tuple((query, *(deviation(shares, level, query) for level in names)) for query in shares.names)
+    rows = tuple((query, *(deviation(own.get(query)) for own in shares.noise.values())) for query in shares.names)
     return Grid(header=("query", *names), rows=rows, numbers=names)
 
 

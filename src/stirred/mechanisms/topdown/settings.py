@@ -347,10 +347,7 @@ def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
         remedy = 'write publish = ["measurements", "records"]'
         yield Problem(what="arms make records, and none are published", where="arm", remedy=remedy)
     top = design.names[0]
-    unmeasured = any(
-        kind.measured and all(kind.shares.sigma2(top, query) is None for query in kind.shares.measured(top))
-        for kind in design.kinds
-    )
+    unmeasured = any(kind.measured and not kind.shares.noise[top] for kind in design.kinds)
     for arm in dict.fromkeys((settings.arm, *settings.compare)):
         if records and unmeasured and not ARMS[arm].bottom_up:
             what = f"the arm '{arm}' uses the measurements of each level alone, and the whole is not measured"
