@@ -7,8 +7,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Counts, Entries
 
 SCHEMA = Schema(
     name="toy",

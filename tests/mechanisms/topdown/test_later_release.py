@@ -11,9 +11,9 @@ import pytest
 
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
+from stirred.mechanisms.topdown.measurements import AREA_ROLES, StoreWriter, schema_document, write_piece
 from stirred.mechanisms.topdown.solve.problem import LimitGroups
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.store import AREA_ROLES, StoreWriter, schema_document, write_piece
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from stirred.data.problems import DataError
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Counts
 from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown, wards

@@ -10,11 +10,9 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import DataError
-from stirred.mechanisms.topdown import measure as measuring
-from stirred.mechanisms.topdown import store as storing
-from stirred.mechanisms.topdown.measure import measure
+from stirred.mechanisms.topdown import measurements as measuring
+from stirred.mechanisms.topdown.measurements import JOURNAL, MeasurementStore, measure
 from stirred.mechanisms.topdown.mechanism import TopDown
-from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 from stirred.randomness.entropy import Entropy
 from tests.mechanisms.topdown.people import people, topdown
 
@@ -95,7 +93,7 @@ def test_the_noise_of_an_area_does_not_depend_on_how_the_work_is_divided(
 ) -> None:
     whole = pl.concat([*drawn(tmp_path / "a").published()])
     monkeypatch.setattr(measuring, "_NUMBERS", 7)
-    monkeypatch.setattr(storing, "_VALUES_IN_A_PART", 40)
+    monkeypatch.setattr(measuring, "_VALUES_IN_A_PART", 40)
     store = drawn(tmp_path / "b")
     parts = [*store.published()]
     assert len(parts) > 20

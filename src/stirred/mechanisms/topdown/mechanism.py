@@ -44,8 +44,9 @@ from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
-from stirred.mechanisms.topdown.measure import check_columns, measure, populations, spine_of
-from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured
+from stirred.mechanisms.topdown.measurements import measure, published_columns
+from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured, with_earlier
+from stirred.mechanisms.topdown.population import check_columns, populations, spine_of
 from stirred.mechanisms.topdown.records import (
     AREAS,
     CERTIFICATE,
@@ -55,11 +56,9 @@ from stirred.mechanisms.topdown.records import (
     DerivedFiles,
     Make,
 )
-from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS
-from stirred.mechanisms.topdown.store import published_columns
 from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose

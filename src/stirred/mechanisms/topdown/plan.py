@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import PERSONS, Fact, Grid, Plan, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
-from stirred.mechanisms.topdown.measure import Population
-from stirred.mechanisms.topdown.rules import with_earlier
+from stirred.mechanisms.topdown.population import Population
 from stirred.mechanisms.topdown.settings import UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.randomness.cell_law import variance_of
+from stirred.spec.compose import compose
 from stirred.spec.doubts import Doubt
+from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 
@@ -162,3 +164,21 @@ def cost_grid(costs: Sequence[ChangeCost], *, delta: float = float(DELTA)) -> Gr
     header = ("a change of", "rho", f"epsilon at delta {delta:g}")
     rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)
     return Grid(header=header, rows=rows, numbers=header[1:])
+
+
+def with_earlier(own: Specification, earlier: Sequence[ReleasedTable]) -> Specification:
+    """Return the promise of this draw together with those of earlier releases, whose counts are published again."""
+    promises = [table.promise for table in earlier if table.promise is not None]
+    if not promises:
+        return own
+    try:
+        both = compose([own, *promises]).specification
+    except StirredError as error:
+        raise PlanError(
+            replace(problem, what=f"it cannot be put together with this release: {problem.what}", where="agrees_with")
+            for problem in error.problems
+        ) from None
+    losses = [
+        f"the loss is that of this draw ({own.budget_text}) and of an earlier release: {t.named}" for t in earlier
+    ]
+    return replace(both, assumptions=(*both.assumptions, *losses))

@@ -23,14 +23,13 @@ from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Progress, Section
 from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
-from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.hierarchy.tree import blocks
-from stirred.mechanisms.topdown.measure import Population
+from stirred.mechanisms.topdown.hierarchy.tree import Counts, Entries, blocks
+from stirred.mechanisms.topdown.measurements import JOURNAL, MeasurementStore, in_parts
+from stirred.mechanisms.topdown.population import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import FileParts, SolverOutcome, make, records_frame
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
-from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore, in_parts
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"

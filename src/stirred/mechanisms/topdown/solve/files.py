@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
-from stirred.mechanisms.topdown.hierarchy.tree import Answers, GroupTotal, Level, Tree, groups_inside
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Counts, GroupTotal, Level, Tree, groups_inside
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.solve.parent import SolverReport
 from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve

@@ -27,11 +27,11 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.blas import one_blas_thread
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.least_squares import LevelEstimates, SubspaceModel, UpwardPass, at, upward
 from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery
 from stirred.mechanisms.topdown.hierarchy.tree import (
     Answers,
+    Counts,
     GroupTotal,
     Level,
     Shard,

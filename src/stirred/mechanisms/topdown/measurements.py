@@ -1,4 +1,7 @@
-"""The measurement store: noisy answers on disk, written once, area by area; and as others publish them.
+"""Noisy answers: drawn once, area by area, into a store on disk; and as others publish them.
+
+Every area draws from its own address of the stream, level and query being the purpose and its place in the level the
+chunk: how the work is divided changes no number.
 
 A store is a folder. ``journal.jsonl`` has a line for the whole and one for each piece, every line with the SHA-256 of
 the line before it; a piece is one file of plain integers with the areas of a shard, and its line has the SHA-256 of the
@@ -14,7 +17,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -27,11 +30,30 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from stirred.data.problems import bad_file
-from stirred.mechanisms.topdown.hierarchy.counts import Integers
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import Engine
+from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema
-from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
+from stirred.mechanisms.topdown.hierarchy.tree import (
+    AGREES,
+    NO_BOUND,
+    Answers,
+    Constraint,
+    Counts,
+    Integers,
+    Level,
+    Tree,
+    blocks,
+)
+from stirred.mechanisms.topdown.population import NoisyQuery, Population, Rule, noisy_queries
 from stirred.randomness.cell_law import variance_of
+from stirred.randomness.entropy import Entropy
+from stirred.randomness.noise import Streams, fill_noise_rows
+from stirred.spec.shift_law import DiscreteGaussian
 
+# So many numbers are drawn at once: enough for one call to cost nothing, and few enough to stay in the cache.
+_NUMBERS = 1 << 19
+HERE: Final = LocalEngine()
 JOURNAL: Final = "journal.jsonl"
 AREA_ROLES: Final = ("geocode", "parent", "since")  # of the first arrays of a level: areas, with whose budget
 _KINDS: Final = ("<i2", "<i4", "<i8")
@@ -44,6 +66,137 @@ _SCHEMA: Final = TypeAdapter(Schema)
 Entry = Mapping[str, Any]  # of an array: level, role, rows, columns; of what is measured or known also the query
 StoredQuery = tuple[Entry, MarginalQuery, npt.NDArray[Any]]
 ArrayBlocks = tuple[Entry, Callable[[], Iterable[npt.NDArray[Any]]]]  # an array in blocks of rows, as often as asked
+
+
+# ---- drawing ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LevelTask:
+    """Neighbouring areas of one level and all that is asked of them: enough to measure them anywhere."""
+
+    level: Level
+    first: int  # place of the first area in its level, by which noise is addressed
+    since: Integers
+    counts: Counts
+    queries: tuple[NoisyQuery, ...] = ()
+    rules: tuple[tuple[Rule, Counts | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Draw:
+    """Measures tasks into a file of the store. It has the key of this draw: what runs again draws the same noise."""
+
+    folder: Path
+    key: bytes = field(repr=False)
+
+    def __call__(self, tasks: Sequence[LevelTask]) -> dict[str, Any]:
+        return write_piece(self.folder, _arrays(tasks, Entropy.from_kept(self.key)))
+
+
+def measure(
+    part: Population, folder: Path, entropy: Entropy, *, engine: Engine = HERE, progress: Progress | None = None
+) -> MeasurementStore:
+    """Draw all noise of a part once, into the new store ``folder``; memory does not grow with the number of areas."""
+    spine, cut = part.spine, part.spine.shard_depth
+    header = {
+        "store": 1,
+        "part": part.name,
+        "schema": schema_document(part.schema),
+        "levels": spine.names,
+        "shard": cut,
+        "budget": part.shares.document(),
+        "seeded": entropy.seeded,
+    }
+    writer = StoreWriter(folder, header)
+    asked = [tuple(noisy_queries(part, spine, depth)) for depth in range(spine.depth)]
+    draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
+    if cut:
+        # Everybody is counted here: these few areas are measured where the records are.
+        writer.add("top", draw([*_tasks(part, asked, 0, 0, cut)]))
+    pieces = ([*_tasks(part, asked, cut, shard, spine.depth)] for shard in range(spine.areas(cut)))
+    for shard, written in enumerate(engine.map_groups(pieces, draw)):
+        writer.add(str(spine.geocodes[cut][shard]), written)
+        if progress:
+            progress(f"measure {part.name}", shard + 1, spine.areas(cut))
+    return writer.finish()
+
+
+def _tasks(
+    part: Population, asked: Sequence[tuple[NoisyQuery, ...]], depth: int, area: int, until: int
+) -> Iterator[LevelTask]:
+    """Yield the levels of the tree below an area; the level ``until``, if there is one, is listed without answers."""
+    spine = part.spine
+    first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
+
+    def counts(leaves: Counts, depth: int, areas: range) -> Counts:
+        found = spine.counts(leaves, depth, areas)
+        same = first_of.setdefault(id(leaves), found)
+        return Counts(starts=found.starts, cells=same.cells, counts=same.counts)
+
+    for own, areas, level in spine.below(depth, area, min(until + 1, spine.depth)):
+        rules = [rule for rule in part.rules if own in rule.depths and own < until]
+        yield LevelTask(
+            level=level,
+            first=areas.start,
+            since=spine.carried(own, areas, idle=part.shares.idle),
+            counts=counts(part.counts, own, areas),
+            queries=asked[own] if own < until else (),
+            rules=tuple(
+                (replace(rule, source=None), None if rule.source is None else counts(rule.source, own, areas))
+                for rule in rules
+            ),
+        )
+
+
+def _arrays(tasks: Sequence[LevelTask], entropy: Entropy) -> Iterator[ArrayBlocks]:
+    """Yield the levels of a tree as they are stored: areas, then what is measured and what is known there."""
+    for task in tasks:
+        level, rows = task.level, task.level.areas
+        codes = np.array([code.encode() for code in level.geocodes], dtype=np.bytes_)
+        for role, values in zip(AREA_ROLES, (codes, level.parent, task.since), strict=True):
+            yield {"level": level.name, "rows": rows, "columns": 1, "role": role}, partial(iter, (values,))
+        for query, sigma2 in task.queries:
+            # Apart, because names may have spaces: "area type" asked "sex" is not "area" asked "type sex".
+            streams = Streams.of(entropy.child(f"level {level.name}"), f"query {query.name}")
+            texts = {str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()}
+            entry = _entry(level, query, role="answers", published=f"{query.name}_dpq", sigma2=texts)
+            yield entry, partial(noisy, task, query, sigma2, streams)
+        for rule, source in task.rules:
+            entry = _entry(level, rule.query, role="known", published=rule.name, sign=rule.sign)
+            yield entry, partial(_known, rule, source, rows)
+
+
+def _entry(level: Level, query: MarginalQuery, **more: Any) -> Entry:
+    facts = {"level": level.name, "rows": level.areas, "columns": query.size, "query": query.name, "kept": query.kept}
+    return {**facts, **more}
+
+
+def _known(rule: Rule, source: Counts | None, areas: int) -> Iterator[Integers]:
+    return (rule.of(source, some) for some in blocks(areas, max(1, _NUMBERS // rule.query.size)))
+
+
+def noisy(
+    task: LevelTask, query: MarginalQuery, sigma2: Mapping[int, Fraction], streams: Streams
+) -> Iterator[Integers]:
+    """Yield the answers of areas with their noise, a block of areas at a time.
+
+    Areas that are not measured have zeros: only where noise was drawn a true count is looked at.
+    """
+    laws = {since: DiscreteGaussian(each) for since, each in sigma2.items()}
+    for block in blocks(task.level.areas, max(1, _NUMBERS // query.size)):
+        truth, since = task.counts.answers(query, block), task.since[block.start : block.stop]
+        found = np.zeros_like(truth)
+        for level, law in laws.items():
+            if (rows := np.flatnonzero(since == level)).size:
+                noise = np.empty((rows.size, query.size), dtype=np.int64)
+                chunks = (task.first + block.start + rows).astype(np.uint64)
+                fill_noise_rows(law, noise, chunks=chunks, streams=streams)
+                found[rows] = truth[rows] + noise
+        yield found
+
+
+# ---- the store --------------------------------------------------------------------------------------------
 
 
 def _bad(what: str, folder: Path, remedy: str = _AGAIN) -> Exception:
