@@ -26,7 +26,7 @@ from stirred.spec.lint import lint
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
-from tests.mechanisms.topdown.test_rules import FACILITIES, UNITS, data, mechanism
+from tests.mechanisms.topdown.test_population import FACILITIES, UNITS, data, mechanism
 
 PRODUCTION: dict[str, Any] = {
     "levels": ["state", "county", "tract", "block_group", "block"],
