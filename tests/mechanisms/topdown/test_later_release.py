@@ -12,8 +12,8 @@ import pytest
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
 from stirred.mechanisms.topdown.measurements import AREA_ROLES, StoreWriter, schema_document, write_piece
-from stirred.mechanisms.topdown.solve.problem import LimitGroups
-from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.solve.problem import METHODS, LimitGroups
+from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people
@@ -70,11 +70,11 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
 def published(seed: int) -> tuple[Tree, list[np.ndarray]]:
     """Return an earlier release: microdata made from measurements, level by level."""
     tree, _ = people(seed, noise=3.0)
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS["default"])))
     return tree, [counts.answers(tree.schema.query("detailed")) for counts in piece.levels]
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", METHODS)
 def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     earlier, margins = published(3)
     tree, _ = later(earlier, margins, seed=4, noise=2.0)
@@ -82,10 +82,10 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
     assert [query.name for query in rules.chain][1] == "home * adult * race"
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
         assert np.array_equal(MARGIN.answer(counts.answers(DETAILED.query("detailed"))), margin)
-    _, made = made_from(lambda: [tree], SolveOptions(arm=ARMS[arm]))
+    _, made = made_from(lambda: [tree], SolveOptions(method=METHODS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
 
@@ -110,7 +110,7 @@ def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path)
 def test_without_noise_the_later_release_is_the_truth() -> None:
     earlier, margins = published(5)
     tree, truth = later(earlier, margins, seed=6, noise=0.0)
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS["default"])))
     for counts, true in zip(piece.levels, truth, strict=True):
         assert np.array_equal(counts.answers(DETAILED.query("detailed")), true)
 
@@ -119,7 +119,7 @@ def test_the_optimum_keeps_the_margin_of_every_child_before_rounding(monkeypatch
     earlier, margins = published(7)
     tree, _ = later(earlier, margins, seed=8, noise=2.0)
     children = watched(monkeypatch)
-    next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    next(solve(lambda: [tree], SolveOptions(method=METHODS["default"])))
     del children["", ""]  # the top has no parent
     places = {code: place for level in tree.levels for place, code in enumerate(level.geocodes)}
     assert len(children) == sum(level.areas for level in tree.levels[1:])

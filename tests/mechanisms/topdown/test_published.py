@@ -326,13 +326,11 @@ def test_a_tabulation_block_is_the_block_of_the_spine_that_ends_with_it(tmp_path
     assert found.block("0020010010011009") == "0020010010011009"
 
 
-def test_a_file_without_levels_has_those_of_the_lengths_of_geocodes(tmp_path: Path) -> None:
+def test_a_file_that_names_no_levels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.parquet"
-    rows = [
-        {"geocode": code, "query_name": "total", "value": [1], "variance": 1.0} for code in (None, "001", BLOCKS[0])
-    ]
-    pl.DataFrame(rows).write_parquet(path)
-    assert open_published(path, schema=SMALL).spine.names == ("US", "State", "Block")
+    pl.DataFrame([{"geocode": "001", "query_name": "total", "value": [1], "variance": 1.0}]).write_parquet(path)
+    with pytest.raises(DataError, match="rows have no geolevel"):
+        open_published(path, schema=SMALL)
 
 
 def test_zeros_among_fixed_values_need_not_tie_all_attributes_together(tmp_path: Path) -> None:

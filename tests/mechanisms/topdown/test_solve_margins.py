@@ -11,8 +11,8 @@ from stirred.mechanisms.topdown.hierarchy.least_squares import upward
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
 from stirred.mechanisms.topdown.solve.objective import MarginForm, margins_of, model_on, settled
-from stirred.mechanisms.topdown.solve.problem import CellGrid
-from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.solve.problem import METHODS, CellGrid
+from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 
 SCHEMA = Schema(
@@ -147,6 +147,6 @@ def test_the_cells_of_the_top_keep_its_margin_but_for_rounding(monkeypatch: pyte
 
 def top_of(tree: Tree) -> np.ndarray:
     found: np.ndarray = (
-        next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))).levels[0].answers(SCHEMA.query("detailed"))
+        next(solve(lambda: [tree], SolveOptions(method=METHODS["default"]))).levels[0].answers(SCHEMA.query("detailed"))
     )
     return found

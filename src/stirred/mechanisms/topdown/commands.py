@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
@@ -50,7 +49,8 @@ from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, 
 from stirred.mechanisms.topdown.published import SCHEMA_HELP, PublishedMeasurements, PublishedOptions, read_table
 from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import FileParts, make
-from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions
 from stirred.mechanisms.topdown.spine import plain
 from stirred.spec.given_numbers import probability
 from stirred.spec.number_text import percent
@@ -91,7 +91,8 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
     if options.targets is not None:
         request = read_table(options.targets, _TARGET, option="--targets")
         queries, targets = _targets(request, published, members, f"--targets {options.targets}")
-    with _written(options.out) as half:
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with file_at(options.out, private=False, replace=True) as half:  # estimates that are there are replaced
         written, residuals, model = FileParts(path=half.with_name("estimates")), Residuals(), published.model()
         unions = Unions(model, members)
 
@@ -139,18 +140,6 @@ def _refuse_taken(out: Path) -> None:
         raise bad_plan("it exists already", where=f"--out {out}", remedy="choose a new name")
     if out.suffix not in (".parquet", ".csv"):
         raise bad_plan(f"'{out.name}' does not end in .parquet or .csv", where="--out", remedy="name such a file")
-
-
-@contextmanager
-def _written(out: Path) -> Iterator[Path]:
-    """Yield a file in a folder of its own, which becomes ``out``; estimates that are there already are replaced."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with file_at(out, private=False, replace=True) as half:
-            yield half
-    except OSError as error:
-        what = f"it cannot be written ({error.strerror})"
-        raise bad_file(what, where=f"--out {out}", remedy="name another") from None
 
 
 def _targets(
@@ -397,7 +386,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     unfinished = out.absolute().with_name(f".{out.absolute().name}.unfinished")
     mark = f"{__version__} {published.sha256} {options.arm} {options.schema_}"
     settings = SolveOptions(
-        arm=ARMS[options.arm],
+        method=METHODS[options.arm],
         groups=published.totals,
         threads=options.threads or os.cpu_count() or 1,
         store=LevelStore(folder=unfinished, mark=mark),

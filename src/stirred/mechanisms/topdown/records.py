@@ -29,7 +29,8 @@ from stirred.mechanisms.topdown.measurements import JOURNAL, MeasurementStore, i
 from stirred.mechanisms.topdown.population import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import FileParts, SolverOutcome, make, records_frame
-from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
@@ -103,7 +104,7 @@ class DerivedFiles:
         store = self.stores[part]
         mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
         options = SolveOptions(
-            arm=ARMS[arm],
+            method=METHODS[arm],
             threads=os.cpu_count() or 1,
             engine=self.engine,
             store=LevelStore(folder=self.work.absolute() / "levels", mark=mark),
