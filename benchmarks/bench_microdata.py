@@ -28,7 +28,7 @@ import numpy as np
 from sections import machine, write_section
 
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
-from stirred.mechanisms.topdown.hierarchy.schema import Schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema, shipped_schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
 from stirred.mechanisms.topdown.solve.problem import METHODS
 from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
@@ -86,6 +86,13 @@ class Nation:
         return parents, counts.reshape(blocks, 2016), facilities
 
 
+def answer(query: MarginalQuery, histograms: Any) -> Any:
+    """Return the answers for histograms (areas, cells)."""
+    found = np.zeros((query.size, len(histograms)), dtype=histograms.dtype)
+    np.add.at(found, query.cell_of, histograms.T)
+    return found.T
+
+
 def level_of(
     name: str, codes: Sequence[str], parent: np.ndarray, true: np.ndarray, kinds: np.ndarray, noise: Entropy
 ) -> Level:
@@ -94,7 +101,7 @@ def level_of(
     began = time.process_time(), time.perf_counter()
     for query_name in BUDGET.measured(name):
         query, sigma2 = SCHEMA.query(query_name), BUDGET.sigma2(name, query_name)
-        values = query.answer(true)
+        values = answer(query, true)
         drawn = discrete_gaussian(sigma2, count=values.size, entropy=noise, purpose=f"{name} {query_name}")
         variance = np.full(len(codes), variance_of(sigma2))
         answers.append(
@@ -216,7 +223,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
             for depth, true in enumerate(truth):
                 off = piece.levels[depth].answers(SCHEMA.query("detailed")) - true
                 for place, query in enumerate(queries.values()):
-                    errors[name][number, place, depth] = np.abs(query.answer(off)).sum(axis=1).mean()
+                    errors[name][number, place, depth] = np.abs(answer(query, off)).sum(axis=1).mean()
             totals = off.sum(axis=1)
             bias[name].append(np.array([totals[sizes == each].mean() for each in range(4)]))
         print(f"  noise file {number + 1} of {files}", file=sys.stderr)

@@ -14,7 +14,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constrain
 from stirred.mechanisms.topdown.measurements import AREA_ROLES, StoreWriter, schema_document, write_piece
 from stirred.mechanisms.topdown.solve.problem import METHODS, LimitGroups
 from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
-from tests.mechanisms.topdown.hierarchies import summed_up
+from tests.mechanisms.topdown.hierarchies import answer, summed_up
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 from tests.mechanisms.topdown.watched import watched
@@ -56,9 +56,9 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
             query = DETAILED.query(name)
             drawn = np.rint(rng.normal(0, np.sqrt(variance * noise), (level.areas, query.size))).astype(np.int64)
             spread = np.full(level.areas, variance * noise)
-            answers.append(Answers(query=query, values=query.answer(true) + drawn, variance=spread))
+            answers.append(Answers(query=query, values=answer(query, true) + drawn, variance=spread))
         zeros = DETAILED.query("relation * age")
-        most = np.where(zeros.answer(barred.reshape(1, -1)) > 0, 0, NO_BOUND).repeat(level.areas, axis=0)
+        most = np.where(answer(zeros, barred.reshape(1, -1)) > 0, 0, NO_BOUND).repeat(level.areas, axis=0)
         facts = (
             Constraint(query=MARGIN, sign="=", values=known, given=everywhere),
             Constraint(query=zeros, sign="<=", values=most, given=everywhere),
@@ -84,7 +84,7 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     assert [query.name for query in rules.chain][1] == "home * adult * race"
     piece = next(solve(lambda: [tree], SolveOptions(method=METHODS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
-        assert np.array_equal(MARGIN.answer(counts.answers(DETAILED.query("detailed"))), margin)
+        assert np.array_equal(answer(MARGIN, counts.answers(DETAILED.query("detailed"))), margin)
     _, made = made_from(lambda: [tree], SolveOptions(method=METHODS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
@@ -127,4 +127,4 @@ def test_the_optimum_keeps_the_margin_of_every_child_before_rounding(monkeypatch
         dense = np.zeros((1, DETAILED.size))
         dense[0, cells] = values
         depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
-        assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)
+        assert answer(MARGIN, dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)

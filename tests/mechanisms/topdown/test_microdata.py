@@ -18,7 +18,7 @@ from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read
 from stirred.mechanisms.topdown.solve.files import make
 from stirred.mechanisms.topdown.solve.problem import METHODS
 from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, TreeCounts, solve
-from tests.mechanisms.topdown.hierarchies import random_tree
+from tests.mechanisms.topdown.hierarchies import answer, random_tree
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, SCHEMA, people
 from tests.mechanisms.topdown.watched import watched
@@ -203,7 +203,7 @@ def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path, mon
 
 def test_bounds_that_overlap_are_rounded_by_an_integer_program_and_kept() -> None:
     tree, truth = people(9, noise=3.0)
-    race = SCHEMA.query("race").answer(truth[2])
+    race = answer(SCHEMA.query("race"), truth[2])
     tree = limited(tree, 2, "race", ">=", np.maximum(race - 1, 0))
     _, made = made_from(lambda: [limited(tree, 2, "race", "<=", race + 1)], SolveOptions(method=METHODS["default"]))
     assert made.certificate.passed, made.certificate.failures

@@ -17,6 +17,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Tree
 from stirred.mechanisms.topdown.solve import files
 from stirred.mechanisms.topdown.solve.problem import METHODS
 from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
+from tests.mechanisms.topdown.hierarchies import answer
 from tests.mechanisms.topdown.layout import write_codebook, write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 
@@ -110,7 +111,7 @@ def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     _, tree, truth = written
     race, leaves = SCHEMA.query("race"), tree.levels[-1]
     last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
-    counts = race.answer(truth[-1])
+    counts = answer(race, truth[-1])
     most = Constraint(query=race, sign="<=", values=counts, given=last)
     more = Answers(query=race, values=counts, variance=np.where(last, 2.0, np.inf))
     leaves = replace(leaves, known=(*leaves.known, most), answers=(*leaves.answers, more))
