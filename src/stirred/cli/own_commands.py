@@ -149,17 +149,19 @@ def _checked(model: type[BaseModel], given: dict[str, Any]) -> Any:
     from pydantic import ValidationError
 
     from stirred.data.problems import PlanError
+    from stirred.spec.misfits import misfits
     from stirred.spec.problems import Problem
 
     told = {name: value for name, value in given.items() if value is not None and value != []}
     try:
         return model.model_validate(told)
     except ValidationError as error:
-        problems = []
-        for detail in error.errors(include_url=False):
-            name = str((*detail["loc"], "options")[0]).rstrip("_").replace("_", "-")
-            message = str(detail["msg"]).removeprefix("Value error, ")
-            missing = detail["type"] == "missing"
-            what = "is needed" if missing else f"{detail.get('input')!r}: {message[:1].lower()}{message[1:]}"
-            problems.append(Problem(what=what, where=f"--{name}", remedy="see --help for what it takes"))
-        raise PlanError(problems) from None
+        found = misfits(error.errors(), told, model, remedy="see --help for what it takes", examples=False)
+        raise PlanError(
+            Problem(
+                what="is needed" if each.kind == "missing" else each.what,
+                where=f"--{str((*each.place, 'options')[0]).rstrip('_').replace('_', '-')}",
+                remedy="see --help for what it takes" if each.kind == "missing" else each.remedy,
+            )
+            for each in found
+        ) from None
