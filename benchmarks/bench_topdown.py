@@ -124,7 +124,7 @@ def draw(folder: Path) -> None:
 def publish(folder: Path) -> None:
     """Write the store in the published layout."""
     from stirred.data.frames import write_parts
-    from stirred.mechanisms.topdown.store import MeasurementStore
+    from stirred.mechanisms.topdown.measurements import MeasurementStore
 
     write_parts(
         MeasurementStore.open(folder / "store" / "persons").published(), folder / "measurements.parquet", apart=True

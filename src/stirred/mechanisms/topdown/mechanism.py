@@ -45,8 +45,9 @@ from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
-from stirred.mechanisms.topdown.measure import check_columns, measure, populations, spine_of
-from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured
+from stirred.mechanisms.topdown.measurements import measure, published_columns
+from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured, with_earlier
+from stirred.mechanisms.topdown.population import check_columns, populations, spine_of
 from stirred.mechanisms.topdown.records import (
     AREAS,
     CERTIFICATE,
@@ -56,11 +57,9 @@ from stirred.mechanisms.topdown.records import (
     DerivedFiles,
     Make,
 )
-from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS
-from stirred.mechanisms.topdown.store import published_columns
 from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -410,14 +409,13 @@ class TopDown(Mechanism):
         """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
         found = []
         for part in plan.measured if "measurements" in self.settings.publish else ():
-            for level in reversed([*part.shares.levels]):
-                for query in part.shares.measured(level):
-                    if (sigma2 := part.shares.sigma2(level, query)) is not None:
-                        error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
-                        named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
-                        place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
-                        table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
-                        found.append(Typical(table=table, error=error, within=within))
+            named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
+            for level, own in reversed(part.shares.noise.items()):
+                place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
+                for query, sigma2 in own.items():
+                    error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                    table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
+                    found.append(Typical(table=table, error=error, within=within))
         return found
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:
