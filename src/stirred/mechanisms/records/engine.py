@@ -1,7 +1,7 @@
 """The engine of swaps: roles of columns, plan and doubts, the draw, the released file, its checks and pages.
 
-A mechanism of this family is settings and a law (``law.SwapLaw``); everything else is here, once. A step before or
-after the exchange overrides what it changes (``steps``).
+A mechanism of this family is settings, a law (``law.SwapLaw``) and steps before or after the exchange
+(``law.SwapStep``); everything else is here, once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
 from importlib import import_module
@@ -43,21 +43,21 @@ from stirred.mechanisms.protocol import (
     StratumAudit,
     SwapCellLaw,
     Written,
+    tunable,
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
-from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
-from stirred.mechanisms.records.files import record_files, swap_files
-from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
-from stirred.mechanisms.records.plan import SwapPlan, swap_budget
+from stirred.mechanisms.records.family import FamilyMember, MemberScale, refuse_alone
+from stirred.mechanisms.records.files import SwappedFile, record_files, swap_files
+from stirred.mechanisms.records.law import SwapLaw, SwapStep
+from stirred.mechanisms.records.plan import SwapPlan, empty_promise, similar_in_roles, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import Strata, rate_for
-from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
+from stirred.mechanisms.records.strata import Strata, held_parts, rate_for
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import Exact
+from stirred.spec.exact import ZERO, Exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import OF_PERSONS, Margin, records_of
 from stirred.spec.law import Law
@@ -87,8 +87,7 @@ class RecordSwap(Mechanism):
     """Records of which some exchange their ``swap`` values: the life of a release, whatever decides who exchanges.
 
     Settings are given by keyword, ``PermutationSwap(match=["size"], swap=["county"], rate="1/20")``. ``swap_law`` is
-    made of them, with exact numbers; its fields, such as ``rate``, are attributes of the swap too.
-    ``with_settings`` changes single ones.
+    made of them, with exact numbers (``swap.swap_law.rate``). ``with_settings`` changes single ones.
     """
 
     # What changes other columns than the exchanged ones, for those where something does.
@@ -118,13 +117,6 @@ class RecordSwap(Mechanism):
 
     def with_settings(self, **changed: Any) -> Self:
         return type(self)(self.settings, threads=self.threads, engine=self.engine, **changed)
-
-    def __getattr__(self, name: str) -> Any:
-        # The exact settings of the law and of the steps around it.
-        for part in (self.__dict__.get("swap_law"), *self.__dict__.get("steps", ())):
-            if part is not None and name in {each.name for each in fields(part)}:
-                return getattr(part, name)
-        raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def __eq__(self, other: object) -> bool:
         # By exact numbers, however the settings write them.
@@ -163,7 +155,7 @@ class RecordSwap(Mechanism):
 
     def _swapped(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress | None) -> dict[str, Any]:
         """Return the swapped ``file``, which stays inside; the released tables are made of it in parts."""
-        from stirred.mechanisms.records.kernels.order import release_order
+        from stirred.mechanisms.records.kernels.partition import release_order
 
         given, swap = self._before(data, plan, entropy)
         swapped = swap.codes.copy()
@@ -195,13 +187,14 @@ class RecordSwap(Mechanism):
 
     def _own_checks(self, plan: Any, release: Release) -> list[Check]:
         """Return what a draw must satisfy besides the invariants."""
-        return []
+        found: list[Check] = self.swap_law.checks(plan.strata, plan.swap.codes, release.internal["file"].swapped)
+        return found
 
     def law(self, dataset: Any) -> Law:
         return cast(Law, self.swap_law.on_small(dataset))
 
     def audit_universes(self) -> list[list[Hashable]]:
-        return [tables_with_margins(hold, swap) for hold, swap in self.swap_law.audited]
+        return cast(list[list[Hashable]], self.swap_law.universes())
 
 
 class Swap(RecordSwap):
@@ -241,6 +234,12 @@ class Swap(RecordSwap):
             object.__setattr__(self, name, value)
         check_names(matched=self.matched, swap=self.swap, hold=self.hold)
 
+    @classmethod
+    def members(cls, plan: SwapPlan) -> list[FamilyMember]:
+        """Return what this swap could be on the file of a plan of the family; refuse a plan that cannot be compared."""
+        refuse_alone(plan)
+        return [FamilyMember(kind=cls, scale=scale, plan=plan) for scale in cls.scales]
+
     # ---- roles
 
     @property
@@ -257,19 +256,16 @@ class Swap(RecordSwap):
         """Say at which rate records are exchanged."""
         return "rates that depend on these" if self.swap_law.rules else f"a rate of {self.swap_law.base_rate}"
 
-    @property
-    def imputed_flag(self) -> str | None:
-        """Return the column that flags imputed records, where a swap leaves these out."""
-        return None
-
     def _narrowed(self, data: Microdata) -> Microdata:
         if self.hold is None or data.persons is None:
             return data
         return replace(data, keep_persons=self.hold)
 
     def _roles(self, data: Microdata) -> Roles:
-        after_imputation(data.stage, data.post_imputation, flag=self.imputed_flag)  # refuses what contradicts itself
-        roles = roles_in(data, matched=self.matched, swap=self.swap, hold=self.hold, unit=self.unit)
+        # Refuses what contradicts itself.
+        after_imputation(data.stage, data.post_imputation, flag=self.swap_law.imputed)
+        further = [*self.swap_law.problems(data)]
+        roles = roles_in(data, matched=self.matched, swap=self.swap, hold=self.hold, unit=self.unit, further=further)
         if {*roles.hold} <= {*self.match} and data.persons is None:
             raise bad_plan(
                 "there is nothing to hold besides the match variables, so swapping changes nothing",
@@ -323,7 +319,7 @@ class Swap(RecordSwap):
         """
         persons = data.persons is not None
         multiverse = self.multiverse(roles.hold, persons=persons, outside=self.outside)
-        after = after_imputation(data.stage, data.post_imputation, flag=self.imputed_flag)
+        after = after_imputation(data.stage, data.post_imputation, flag=self.swap_law.imputed)
         promised = Specification(
             flavor=Flavor(
                 domain=Domain.of_file(
@@ -381,7 +377,7 @@ class Swap(RecordSwap):
 
     def doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
         data = self._narrowed(data)
-        yield from self._empty(plan)
+        yield from self.steps[0].doubts(plan) if self.steps else empty_promise(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
         searched = SwapColumns(
@@ -397,10 +393,6 @@ class Swap(RecordSwap):
         )
         yield from revealing_columns(data, searched)
         yield from similar_in_roles(plan.strata, plan.swap)
-
-    def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
-        """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
-        yield from empty_promise(plan)
 
     def areas_changed(self, plan: SwapPlan) -> Any:
         """Return for each combination of swap values how many records have it and which share is expected to change.
@@ -458,7 +450,7 @@ class Swap(RecordSwap):
         return SwappedFile.of(data, plan.hold, known=plan.strata.coded, **exchanged)
 
     def warm(self) -> None:
-        for name in ("order", *self.swap_law.passes):
+        for name in ("partition", *self.swap_law.passes):
             import_module(f"stirred.mechanisms.records.kernels.{name}")
 
     def on(self, engine: Engine) -> Self:
@@ -499,7 +491,7 @@ class Swap(RecordSwap):
 
     @property
     def stratum_law(self) -> str:
-        return self.swap_law.stratum_law
+        return next((step.stratum_law for step in self.steps), self.swap_law.stratum_law)
 
     def strata_table(self, strata: Strata) -> pl.DataFrame:
         """Return the strata as they are published, with the settings a reader needs to know the law."""
@@ -522,11 +514,18 @@ class Swap(RecordSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        moved, law = type(self).number_moved, self.swap_law
-        if moved is None or law.protects_moves:
+        kind, law = type(self), self.swap_law
+        if law.protects_moves or (kind.number_moved is None and kind.redrawn_stratum is None):
             return None
-        rate_of = partial(rate_for, rules=law.rules, default=law.base_rate)
-        return SwapCellLaw(match=self.match, swap=self.swap, rate_of=rate_of, moved=moved)
+        found = SwapCellLaw(
+            match=self.match,
+            swap=self.swap,
+            rate_of=partial(rate_for, rules=law.rules, default=law.base_rate),
+            moved=kind.number_moved,
+            redrawn=kind.redrawn_stratum,
+            redraw_law=law.redraw_law,
+        )
+        return reduce(lambda known, step: step.cells(known), self.steps, found)
 
     @property
     def no_closed_form(self) -> str:
@@ -536,14 +535,21 @@ class Swap(RecordSwap):
         """Return the exact loss on a stratum where hold and swap values occur this often, beside every bound."""
         return self.swap_law.stratum_audit(hold, swap)
 
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        records = {"held": [h for h, _ in first], self.swap[0]: [s for _, s in first]}
-        return self._one_stratum().plan(pl.DataFrame(records), doubts=False).specification
+    def law(self, dataset: Any) -> Law:
+        return reduce(lambda law, step: step.on_small(law), self.steps, self.swap_law.on_small)(dataset)
 
-    def _one_stratum(self) -> Self:
-        """Return the same swap on a file of one stratum, with one swap and one hold variable."""
-        return self.with_settings(match=(), swap=self.swap[:1], hold=("held",))
+    def audit_universes(self) -> list[list[Hashable]]:
+        return self._audited.universes()
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        columns, settings = self._audited.small(universe[0], swap=self.swap)
+        one = self.with_settings(match=(), **settings)
+        return one.plan(pl.DataFrame(columns), doubts=False).specification
+
+    @property
+    def _audited(self) -> SwapStep | SwapLaw:
+        """Return what decides which small files are enumerated: a step, or the law without any."""
+        return self.steps[0] if self.steps else self.swap_law
 
 
 class RatedSwap(Swap):
@@ -551,15 +557,22 @@ class RatedSwap(Swap):
 
     def setting_in_words(self, epsilon: Exact) -> str:
         others = ", others by match value" if self.swap_law.rules else ""
-        return "".join([f"rate {percent(self.swap_law.base_rate)}{others}", *(s.setting_in_words for s in self.steps)])
+        return "".join(
+            [f"rate {percent(self.swap_law.base_rate)}{others}", *(step.words.setting for step in self.steps)]
+        )
 
     def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        return self.swap_law.losses(plan.strata, plan.swap, rates)
+        if self.outside and not plan.exposed.live.any():  # the step protects, at any rate
+            return []
+        steps = sum((step.loss for step in self.steps), ZERO)
+        return [(rate, steps + loss) for rate, loss in self.swap_law.losses(plan.exposed, plan.swap, rates)]
 
     def rate_reaching(self, plan: SwapPlan, epsilon: Exact) -> Fraction:
+        tunable(self)  # refuses where the rate does not decide the loss alone
         return self.swap_law.rate_reaching(plan.strata, plan.swap, epsilon)
 
     def rates_reaching(self, plan: SwapPlan, epsilon: Exact) -> list[tuple[float, Fraction]]:
+        tunable(self)
         return self.swap_law.rates_reaching(plan.strata, plan.swap, epsilon)
 
 

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import permutations
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from stirred.data.codes import Coded, Codes
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Curve, Progress, StratumAudit
-from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
-from stirred.mechanisms.records.strata import Rule, Shares, Strata, StratumRow, find_strata
-from stirred.mechanisms.records.swapped_file import Part
+from stirred.mechanisms.protocol import Check, Curve, Progress, RedrawLaw, StratumAudit, SwapCellLaw
+from stirred.mechanisms.records.plan import OwnLoss, SwapPlan, empty_promise
+from stirred.mechanisms.records.strata import Part, Rule, Shares, Strata, StratumRow, find_strata
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import Exact
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import ZERO, Exact
 from stirred.spec.law import Law
 from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
@@ -37,19 +36,21 @@ Kernel = partial[int]
 Policy = PermutationSwapping | Derived
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberScale:
-    """The settings of a swap by one number, in steps from the gentlest to the strongest: advice compares by these.
+# From the (hold, swap) pairs of one stratum to the law of the released pairs.
+StratumLaw = Callable[[Any], Law]
 
-    ``value`` returns the ``setting`` of a step as a plan writes it, by default a rate to a hundredth of a percent.
-    ``others`` are the settings that all steps share.
-    """
 
-    name: str
-    setting: str = "rate"
-    steps: int = 9_999
-    value: Callable[[int], str] = lambda step: f"{Decimal(step) / 100}%"
-    others: Mapping[str, Any] = field(default_factory=dict)
+class SmallFile(NamedTuple):
+    """A file of one stratum as columns, and the settings of a swap that are other ones there."""
+
+    columns: Mapping[str, Sequence[Any]]
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of_pairs(cls, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return the file of (hold, swap) pairs, with one variable on each side."""
+        columns = {"held": [held for held, _ in records], swap[0]: [value for _, value in records]}
+        return cls(columns, {"swap": swap[:1], "hold": ("held",)})
 
 
 class SwapLaw(ABC):
@@ -88,10 +89,24 @@ class SwapLaw(ABC):
 
     # ---- the strata, and whom the law moves in them
 
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        """Yield what is wrong with the columns of a file that only this law reads."""
+        yield from ()
+
     @property
     def rules(self) -> Sequence[Rule]:
         """Return the rates of strata with given match values."""
         return ()
+
+    @property
+    def imputed(self) -> str | None:
+        """Return the column that flags imputed records, where these are left out."""
+        return None
+
+    @property
+    def redraw_law(self) -> RedrawLaw | None:
+        """Return from what swap values are redrawn, where they are not exchanged."""
+        return None
 
     @property
     def base_rate(self) -> Fraction:
@@ -145,9 +160,21 @@ class SwapLaw(ABC):
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
         """Return the exchange of swap codes within strata, with everything it needs but the codes themselves."""
 
+    def checks(self, strata: Strata, before: Codes, after: Codes) -> list[Check]:
+        """Return what the swap codes of all records must satisfy besides the invariants; raise where they do not."""
+        return []
+
     @abstractmethod
     def on_small(self, records: Any) -> Law:
         """Return the exact law of the swapped table for the (hold, swap) pairs of one small stratum."""
+
+    def universes(self) -> list[list[Hashable]]:
+        """Return small files of one stratum, by the margins that they share: audits compare all of a universe."""
+        return [tables_with_margins(hold, swap) for hold, swap in self.audited]
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return such a file as columns."""
+        return SmallFile.of_pairs(records, swap=swap)
 
     @abstractmethod
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
@@ -185,33 +212,35 @@ class SwapLaw(ABC):
         return None
 
 
-class SwapStep:
+class StepWords(NamedTuple):
+    """What pages say of a step: its settings behind the rate, whom it changes besides the swap, what it adds to
+    strata.parquet, and what readers of the released tables must know."""
+
+    setting: str
+    columns: str
+    moved: str = ""
+    readers: tuple[str, ...] = ()
+
+
+class SwapStep(ABC):
     """Something done to the records before they exchange values, or after: a value, a frozen dataclass in practice.
 
-    Here is what it means to do nothing. A swap has any number of steps, and its engine takes them one after the other.
+    A swap has any number of steps, and its engine takes them one after the other. What has a default here does nothing.
     """
 
     __slots__ = ()
 
-    @property
-    def setting_in_words(self) -> str:
-        """Return its settings in a few words, behind the rate."""
-        return ""
+    stratum_law: ClassVar[str]  # the name of a swap with this step in strata.parquet
 
     @property
-    def moved_besides(self) -> str:
-        """Say whom it changes besides the swap."""
-        return ""
+    @abstractmethod
+    def words(self) -> StepWords:
+        """Return what pages say of it."""
 
     @property
-    def columns_in_words(self) -> str:
-        """Say what it adds to strata.parquet."""
-        return ""
-
-    @property
-    def done_in_words(self) -> Sequence[str]:
-        """Say what readers of the released tables must know of it."""
-        return ()
+    @abstractmethod
+    def columns(self) -> Mapping[str, str]:
+        """Return its settings that ``strata.parquet`` repeats for every stratum, by column."""
 
     @property
     def outside(self) -> tuple[str, ...]:
@@ -224,9 +253,9 @@ class SwapStep:
         return ()
 
     @property
-    def columns(self) -> Mapping[str, str]:
-        """Return its settings that ``strata.parquet`` repeats for every stratum, by column."""
-        return {}
+    def loss(self) -> Exact:
+        """Return what it adds to the loss of the swap."""
+        return ZERO
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
         """Yield what is wrong with the columns of a file, of which those are released and not matched."""
@@ -236,22 +265,44 @@ class SwapStep:
         """Return the budget with this step; ``strata`` are those of the file without the columns outside."""
         return policy
 
+    @abstractmethod
     def promised(self, specification: Specification, *, unit: str) -> Specification:
         """Return the promise with what the step adds."""
-        return specification
 
+    @abstractmethod
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
         """Return the plan of a swap with what the step says and needs."""
-        return plan
+
+    def doubts(self, plan: SwapPlan) -> Iterator[Doubt]:
+        """Yield the doubts about a promise as a whole: too little moves, or nothing is promised."""
+        return empty_promise(plan)
+
+    def cells(self, law: SwapCellLaw) -> SwapCellLaw:
+        """Return how a swap with this step treats the cells of tables, from how it does without."""
+        return law
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
         """Return the file that is swapped."""
         return data
 
-    def after(
+    def after(  # noqa: B027 (most steps come before)
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
     ) -> None:
         """Exchange once more, in place."""
+
+    # ---- small files of one stratum, for audits
+
+    @abstractmethod
+    def on_small(self, swap: StratumLaw) -> StratumLaw:
+        """Return the exact law of a small file with this step, from that of the exchange alone."""
+
+    @abstractmethod
+    def universes(self) -> list[list[Hashable]]:
+        """Return small files by what they share: audits compare all of a universe."""
+
+    @abstractmethod
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return such a file as columns."""
 
 
 # ---- exact laws on small files ----------------------------------------------------------------------------

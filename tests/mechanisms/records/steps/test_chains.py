@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from stirred.mechanisms.records.law import class_law
+from stirred.mechanisms.records.law import StratumLaw, class_law
 from stirred.mechanisms.records.laws.conditioned import conditioned_law, redraw_epsilon
 from stirred.mechanisms.records.laws.mallows import mallows_weights
 from stirred.mechanisms.records.laws.shuffle import shuffle_epsilon, shuffle_weights
 from stirred.mechanisms.records.steps.chains import (
     File,
-    StratumLaw,
     chained,
     perturbed_before,
     response,

@@ -21,9 +21,10 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, RedrawnStratum, StratumAudit, SwapCellLaw
+from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, RedrawnStratum, StratumAudit
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, permutation_law
+from stirred.mechanisms.records.family import MemberScale
+from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
     Margins,
     Table,
@@ -366,18 +367,6 @@ class ConditionedSwap(RatedSwap):
         return (
             f"Conditioned swapping: {', '.join(self.swap)} redrawn among {self.among} from {law} at a rate of "
             f"{self.swap_law.rate}, conditioned on all counts; everything else is held."
-        )
-
-    @property
-    def cell_law(self) -> SwapCellLaw:
-        """Return what the moments of its tables follow from: one rate, and the law that values are redrawn from."""
-        law = self.swap_law
-        return SwapCellLaw(
-            match=self.match,
-            swap=self.swap,
-            rate_of=lambda values: law.rate,
-            redrawn=type(self).redrawn_stratum,
-            redraw_law=law.redraw_law,
         )
 
     def within_reach(self, data: Microdata) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -14,12 +14,13 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from stirred.data.codes import Coded, encode
+from stirred.data.codes import Coded, Codes, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan
-from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.protocol import Check, Curve, NumberMoved, StratumAudit, failed
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, permutation_law
+from stirred.mechanisms.records.family import MemberScale
+from stirred.mechanisms.records.law import PAPER, Kernel, Policy, SmallFile, permutation_law
 from stirred.mechanisms.records.laws.counting import (
     ClassLaw,
     count_tables,
@@ -43,10 +44,11 @@ from stirred.mechanisms.records.laws.varying import (
     varying_shares,
     with_rates,
 )
-from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
-from stirred.mechanisms.records.roles import Roles, SwapRate, SwapSettings
+from stirred.mechanisms.records.plan import OwnLoss
+from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import (
     FLAGGED,
+    Part,
     Rule,
     Shares,
     Strata,
@@ -55,12 +57,11 @@ from stirred.mechanisms.records.strata import (
     imputed_strata,
     rate_for,
 )
-from stirred.mechanisms.records.swapped_file import Part
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import INFINITE, Exact, largest
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import (
     derangements,
@@ -108,7 +109,9 @@ class PermutationSettings(SwapSettings):
             remedy="name values of the record that are released: rates by anything else, such as a flag of risk or "
             "rareness made from other records, lose in proportion to the size of the stratum",
         )
-        return PermutationLaw(rate=rate, declared=declared, imputed=self.imputed, match=self.matched)
+        return PermutationLaw(
+            rate=rate, declared=declared, imputed=self.imputed, match=self.matched, swap=tuple(self.swap)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,10 @@ class PermutationLaw(ClassLaw):
     declared: tuple[Rule, ...] = ()
     imputed: str | None = None
     match: tuple[str, ...] = ()
+    swap: tuple[str, ...] = ()
+
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        return followed_problems(data, [name for name in self.followed if name not in self.swap])
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -261,6 +268,68 @@ class PermutationLaw(ClassLaw):
 
         return partial(swap_in_place, rates=strata.kernel_rates)
 
+    def checks(self, strata: Strata, before: Codes, after: Codes) -> list[Check]:
+        """Check that no imputed record got another value, where they are left out (R9)."""
+        if self.imputed is None:
+            return []
+        left = imputed_strata(strata, self.imputed)[strata.coded.codes]
+        if not np.array_equal(before[left], after[left]):
+            raise failed("an imputed record was swapped")
+        return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
+
+    # ---- small files of one stratum. A hold or swap value is that of the one variable that rules name, or a tuple
+    # where they name several; where imputed records are left out, hold values are pairs (flag, value). Rules on match
+    # values do not count.
+
+    def on_small(self, records: Any) -> Law:
+        if self.by_sizes:
+            return ClassLaw.on_small(self, records)
+        rules = (*self._inside, *self.rules[len(self.declared) :])
+        return varying_rate_law(records, lambda record: rate_for(self._values(record), rules, self.rate))
+
+    @property
+    def _inside(self) -> list[Rule]:
+        """Return the declared rules that name no match variable."""
+        return [rule for rule in self.declared if not {*rule[0]} & {*self.match}]
+
+    def _sides(self, swap: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the hold and the swap variables of a small file: those that rates depend on, or one."""
+        swapped = tuple(name for name in swap if name in self.followed)
+        return tuple(name for name in self.followed if name not in swapped) or ("held",), swapped or (*swap[:1],)
+
+    def _values(self, record: Any) -> dict[str, Any]:
+        """Return the values of a record of a small file by variable."""
+        (held, swapped), (hold, swap) = record, self._sides(self.swap)
+        if self.imputed is None:
+            return {**named(hold, held), **named(swap, swapped)}
+        return {self.imputed: held[0], **named(hold, held[1]), **named(swap, swapped)}
+
+    def universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small strata; with rules, of the values that these name.
+
+        Where imputed records are left out, every table has the same two of them (R9).
+        """
+        found: Any = ClassLaw.universes(self)
+        if self.followed:
+            hold, swap = self._sides(self.swap)
+            names = {
+                **as_named_values("abcd", hold, self._inside),
+                **as_named_values("xyzw", swap, self._inside),
+            }
+            found = [[tuple(sorted((names[h], names[s]) for h, s in each)) for each in one] for one in found]
+        if self.imputed is not None:
+            for tables in found:
+                kept = [(("true", h), s) for h, s in (tables[0][0], tables[0][-1])]
+                tables[:] = [(*((("false", h), s) for h, s in table), *kept) for table in tables]
+        return cast(list[list[Hashable]], found)
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        values = [self._values(record) for record in records]
+        hold, swapped = self._sides(swap)
+        rules = [{**rule, "rate": rate} for rule, rate in fitting(self._inside, values)]
+        columns = {name: [each[name] for each in values] for name in values[0]}
+        return SmallFile(columns, {"swap": swapped, "hold": hold, "rates": rules})
+
     # ---- other rates
 
     def losses(self, strata: Strata, swap: Coded, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
@@ -340,101 +409,14 @@ class PermutationSwap(RatedSwap):
     settings: PermutationSettings
 
     @property
-    def rates(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the rules as they were written down."""
-        return tuple(self.settings.rates)
-
-    @property
-    def imputed_flag(self) -> str | None:
-        return self.swap_law.imputed
-
-    @property
     def in_words(self) -> str:
-        left = "" if self.imputed_flag is None else f" records flagged by {self.imputed_flag} are left as they are;"
-        rates = f"at a rate of {self.swap_law.rate}"
-        if self.rates:
-            rates = f"at rates that depend on {', '.join(self.swap_law.followed) or 'the match values'}"
+        law = self.swap_law
+        left = "" if law.imputed is None else f" records flagged by {law.imputed} are left as they are;"
+        rates = f"at a rate of {law.rate}"
+        if law.declared:
+            rates = f"at rates that depend on {', '.join(law.followed) or 'the match values'}"
         swapped = f"{', '.join(self.swap)} exchanged among {self.among}, {rates}"
         return f"Permutation swapping: {swapped};{left} everything else is held."
-
-    def _roles(self, data: Microdata) -> Roles:
-        followed = [name for name in self.swap_law.followed if name not in self.swap]
-        problems = [*followed_problems(data, followed)]
-        try:
-            roles = super()._roles(data)
-        except StirredError as error:
-            raise type(error)([*error.problems, *problems]) from None
-        if problems:
-            raise DataError(problems)
-        return roles
-
-    def _own_checks(self, plan: SwapPlan, release: Release) -> list[Check]:
-        """Check that no imputed record got another value, where they are left out (R9)."""
-        if self.imputed_flag is None:
-            return []
-        left = imputed_strata(plan.strata, self.imputed_flag)[plan.strata.coded.codes]
-        if not np.array_equal(plan.swap.codes[left], release.internal["file"].swapped[left]):
-            raise failed("an imputed record was swapped")
-        return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
-
-    # ---- small universes for audits
-
-    def law(self, dataset: Any) -> Law:
-        """Return the exact law of the swapped table for a small dataset of one stratum.
-
-        Rules on match values do not count. A hold or swap value is that of the one variable that rules name, or a
-        tuple where they name several; where imputed records are left out, hold values are pairs (flag, value).
-        """
-        law = self.swap_law
-        if law.by_sizes:
-            return law.on_small(dataset)
-        rules = self._small_rules
-        return varying_rate_law(dataset, lambda record: rate_for(self._values(record), rules, law.rate))
-
-    @property
-    def _small_rules(self) -> tuple[Rule, ...]:
-        """Return the rules of a file of one stratum, and that imputed records are left out."""
-        law = self.swap_law
-        inside = [rule for rule in law.declared if not {*rule[0]} & {*self.match}]
-        return (*inside, *law.rules[len(law.declared) :])
-
-    @property
-    def _sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the hold and the swap variables of a file of one stratum: those that rates depend on, or one."""
-        followed = self.swap_law.followed
-        swap = tuple(name for name in self.swap if name in followed)
-        return tuple(name for name in followed if name not in swap) or ("held",), swap or self.swap[:1]
-
-    def _values(self, record: Any) -> dict[str, Any]:
-        """Return the values of a record of a small file by variable."""
-        (held, swapped), (hold, swap), flag = record, self._sides, self.imputed_flag
-        if flag is None:
-            return {**named(hold, held), **named(swap, swapped)}
-        return {flag: held[0], **named(hold, held[1]), **named(swap, swapped)}
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small strata; with rules, of the values that these name.
-
-        Where imputed records are left out, two of them stand beside the others: the same ones in a whole universe (R9).
-        """
-        universes: Any = super().audit_universes()
-        if self.swap_law.followed:
-            rules, (hold, swap) = self._small_rules, self._sides
-            names = {**as_named_values("abcd", hold, rules), **as_named_values("xyzw", swap, rules)}
-            universes = [[tuple(sorted((names[h], names[s]) for h, s in each)) for each in one] for one in universes]
-        if self.imputed_flag is not None:
-            for tables in universes:
-                kept = [(("true", h), s) for h, s in (tables[0][0], tables[0][-1])]
-                tables[:] = [(*((("false", h), s) for h, s in table), *kept) for table in tables]
-        return cast(list[list[Hashable]], universes)
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        records = [self._values(record) for record in first]
-        hold, swap = self._sides
-        rules = fitting([rule for rule in self.rates if not {*rule} & {*self.match}], records)
-        one = self.with_settings(match=(), swap=swap, hold=hold, rates=rules)
-        return one.plan(pl.DataFrame(records), doubts=False).specification
 
 
 @lru_cache(maxsize=8)

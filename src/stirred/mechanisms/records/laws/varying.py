@@ -524,10 +524,10 @@ def as_named_values(letters: str, names: Sequence[str], rules: Sequence[Rule]) -
     return {letter: each if len(names) > 1 else each[0] for letter, each in zip(letters, values, strict=False)}
 
 
-def fitting(rules: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def fitting(rules: Sequence[Rule], records: Sequence[Mapping[str, Any]]) -> list[Rule]:
     """Return the rules whose values all occur among records, in whatever combination."""
     present = {(name, text_of(value)) for record in records for name, value in record.items()}
-    return [rule for rule in rules if all((k, text_of(v)) in present for k, v in rule.items() if k != "rate")]
+    return [rule for rule in rules if all((name, text_of(value)) in present for name, value in rule[0].items())]
 
 
 def agreeing_on_imputed(specification: Specification, flag: str, *, unit: str) -> Specification:

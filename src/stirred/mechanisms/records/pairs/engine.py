@@ -35,11 +35,11 @@ from stirred.mechanisms.protocol import (
     Written,
     failed,
 )
-from stirred.mechanisms.records.doubts import nothing_moves
 from stirred.mechanisms.records.engine import RecordSwap, Values
+from stirred.mechanisms.records.law import tables_with_margins
 from stirred.mechanisms.records.laws.counting import psa_weights
 from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows, law_of
-from stirred.mechanisms.records.plan import RecordPlan
+from stirred.mechanisms.records.plan import RecordPlan, nothing_moves
 from stirred.mechanisms.records.roles import Roles
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
@@ -106,6 +106,10 @@ class PairLaw(ABC):
     @abstractmethod
     def small(self) -> Mapping[str, Any]:
         """Return the settings of a small file of records (held, area), all equal in the column ``alike``."""
+
+    def universes(self) -> list[list[Hashable]]:
+        """Return small files by the margins that they share: audits compare all of a universe."""
+        return [tables_with_margins(hold, swap) for hold, swap in self.audited]
 
     def on_small(self, dataset: Any) -> Law:
         """Return the exact law for records (held, area), all alike on what is matched."""

@@ -26,7 +26,7 @@ from stirred.data.problems import bad_file, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, Rows
 from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
-from stirred.mechanisms.records.swapped_file import held_parts
+from stirred.mechanisms.records.strata import held_parts
 from stirred.spec.given_numbers import probability
 
 Priority = Literal["selected", "near", "risk"]

@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from stirred.mechanisms.records.law import StratumLaw
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.laws.varying import declared_rules
 from stirred.spec.exact import INFINITE, ZERO, Exact, ln
@@ -99,8 +100,6 @@ def perturbed_before(swap: Exact, response: Exact, *, rest: Exact = ZERO) -> Per
 
 
 File = tuple[tuple[Any, ...], ...]
-# From the (hold, swap) pairs of one stratum to the law of the released pairs.
-StratumLaw = Callable[[Sequence[tuple[Hashable, Hashable]]], Law]
 
 
 def stage(law: StratumLaw, *, within: Callable[[Any], Hashable]) -> Callable[[File], Law]:

@@ -19,15 +19,13 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import bad_plan, counted, listed, number
 from stirred.mechanisms.protocol import Rate, Settings
-from stirred.mechanisms.records.doubts import no_bound, nothing_moves
-from stirred.mechanisms.records.engine import RatedSwap, Swap
+from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels import addressing
-from stirred.mechanisms.records.law import PAPER, Policy, SwapStep
+from stirred.mechanisms.records.law import PAPER, Policy, SmallFile, StepWords, StratumLaw, SwapStep
 from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, sharp_policy
-from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
+from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan, no_bound, nothing_moves
 from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
 from stirred.mechanisms.records.steps.chains import (
-    StratumLaw,
     chained,
     law_by_match,
     perturbed_before,
@@ -110,6 +108,8 @@ class Response(SwapStep):
     ``on_swap`` says whether the variable is one of those that are swapped.
     """
 
+    stratum_law: ClassVar[str] = "response"
+
     respond: str
     values: tuple[str, ...]
     change: Fraction
@@ -125,13 +125,17 @@ class Response(SwapStep):
         return response_epsilon(self.change, values=len(self.values))
 
     @property
-    def setting_in_words(self) -> str:
-        return f", {self.respond} changed at {self.change}"
-
-    @property
-    def moved_besides(self) -> str:
+    def words(self) -> StepWords:
         often = percent(float(self.change))
-        return f", by the swap; the response changes each {self.respond} with probability {often} besides"
+        return StepWords(
+            setting=f", {self.respond} changed at {self.change}",
+            columns=f"the response on {self.respond}, its values and how often it changes",
+            moved=f", by the swap; the response changes each {self.respond} with probability {often} besides",
+            readers=(
+                f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
+                f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
+            ),
+        )
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -141,17 +145,6 @@ class Response(SwapStep):
             "stratum_response_change": str(self.change),
             "stratum_response_values": json.dumps([*self.values], ensure_ascii=False),
         }
-
-    @property
-    def columns_in_words(self) -> str:
-        return f"the response on {self.respond}, its values and how often it changes"
-
-    @property
-    def done_in_words(self) -> tuple[str, ...]:
-        return (
-            f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
-            f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
-        )
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
         if self.respond not in released:
@@ -240,21 +233,44 @@ class Response(SwapStep):
         perturbed = data.households.with_columns(declared_column(column, self.values, answered))
         return replace(data, households=perturbed, checked=False)
 
-    # ---- small universes for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
+    def doubts(self, plan: SwapPlan) -> Iterator[Doubt]:
+        changed = self.change * len(plan.strata.coded.codes)
+        if not changed and not plan.strata.most_moved:
+            yield nothing_moves("nothing can be swapped, and no response changes anything")
+        elif changed + Fraction(plan.strata.most_moved) < 1:
+            yield nothing_moves("fewer than one record is expected to get other values")
+        elif plan.epsilon.is_infinite:
+            yield no_bound("at a rate of 0 or 1, or a change of 0 or 1")
+        elif not plan.strata.live.any():
+            yield Doubt(
+                kind="nothing-swapped",
+                what=f"nothing can be swapped: the response on {self.respond} is all that protects",
+                remedy="match on fewer or coarser variables",
+            )
+
+    # ---- small files for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
 
     def sides(self, record: Any) -> tuple[Any, Any]:
         """Return the perturbed side of a (hold, swap) pair, and the other one."""
         hold, swap = record
         return (swap, hold) if self.on_swap else (hold, swap)
 
-    def small_law(self, dataset: Any, swap: StratumLaw) -> Law:
-        """Return the law of the released table of one stratum."""
-        rows = tuple((*side, other) for side, other in map(self.sides, dataset))
-        answered = response(self.values, change=self.change, place=1)(rows)
-        return chained(answered, lambda file: swap([self.sides(((g, v), o)) for g, v, o in file]))
+    def on_small(self, swap: StratumLaw) -> StratumLaw:
+        def law(records: Any) -> Law:
+            rows = tuple((*side, other) for side, other in map(self.sides, records))
+            answered = response(self.values, change=self.change, place=1)(rows)
+            return chained(answered, lambda file: swap([self.sides(((g, v), o)) for g, v, o in file]))
+
+        return law
+
+    def universes(self) -> list[list[Hashable]]:
+        shapes = [("ab", "11"), ("ab", "12")]
+        if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
+            shapes += [("aab", "111"), ("abc", "112")]
+        return [self.universe(other, rest) for other, rest in shapes]
 
     def universe(self, other: Sequence[str], rest: Sequence[str]) -> list[Hashable]:
-        """Return every table with ``other`` on one side and ``rest``, beside any perturbed values, on the other.
+        """Return every table with ``other`` on one side and ``rest``, with any perturbed values, on the other.
 
         >>> fair = Response(respond="county", values=("x", "y"), change=Fraction(1, 2), on_swap=True)
         >>> len(fair.universe("ab", "11")), len(fair.universe("ab", "12"))
@@ -267,8 +283,19 @@ class Response(SwapStep):
         }
         return sorted(tables)
 
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        perturbed, other = ("rest", self.respond), ("held",) if self.on_swap else swap[:1]
+        sides = [*map(self.sides, records)]
+        columns = {
+            "rest": [rest for (rest, _), _ in sides],
+            self.respond: [value for (_, value), _ in sides],
+            other[0]: [value for _, value in sides],
+        }
+        swapped, held = (perturbed, other) if self.on_swap else (other, perturbed)
+        return SmallFile(columns, {"swap": swapped, "hold": held, "rates": ()})
 
-class ResponseSwap(Swap):
+
+class ResponseSwap(RatedSwap):
     """Give every record's ``respond`` variable a randomised response, then swap as ``PermutationSwap`` does.
 
     With probability ``change`` a value is replaced by another of the declared ``values``, each equally likely, for each
@@ -292,7 +319,6 @@ class ResponseSwap(Swap):
     name: ClassVar[str] = "response-swap"
     title: ClassVar[str] = "response swapping"
     settings_model: ClassVar[type[SwapSettings]] = ResponseSettings
-    stratum_law: ClassVar[str] = "response"
     perturbed_by: ClassVar[str] = "the response"
     uncorrected: ClassVar[tuple[str, str] | None] = (
         "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
@@ -306,10 +332,6 @@ class ResponseSwap(Swap):
     settings: ResponseSettings
     swap_law: PermutationLaw
     steps: tuple[Response]
-    respond: str
-    values: tuple[str, ...]
-    change: Fraction
-    on_swap: bool
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -323,67 +345,20 @@ class ResponseSwap(Swap):
         return settings.model_copy(update={"values": codes})
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        variable = codebook.variable(self.respond)
-        values = [value for value in self.values if value != MISSING_CODE]
+        (step,) = self.steps
+        variable = codebook.variable(step.respond)
+        values = [value for value in step.values if value != MISSING_CODE]
         same = variable is not None and [*codebook.codes(variable.name)] == values
-        return [self.respond] if same else []
+        return [step.respond] if same else []
 
     @property
     def in_words(self) -> str:
+        (step,) = self.steps
         return (
-            f"Response swapping: {self.respond} replaced by another of its {len(self.values)} declared values with "
-            f"probability {self.change} in each record, then {', '.join(self.swap)} exchanged among {self.among} at "
+            f"Response swapping: {step.respond} replaced by another of its {len(step.values)} declared values with "
+            f"probability {step.change} in each record, then {', '.join(self.swap)} exchanged among {self.among} at "
             f"{self.at_rate}; everything else is held."
         )
-
-    setting_in_words = RatedSwap.setting_in_words
-
-    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        """Return the loss if one rate applied to all strata, for several; nothing where it depends on no rate."""
-        if not plan.exposed.live.any():
-            return []
-        found = self.swap_law.losses(plan.exposed, plan.swap, rates)
-        return [(rate, self.steps[0].loss + loss) for rate, loss in found]
-
-    def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
-        changed = self.change * len(plan.strata.coded.codes)
-        if not changed and not plan.strata.most_moved:
-            yield nothing_moves("nothing can be swapped, and no response changes anything")
-        elif changed + Fraction(plan.strata.most_moved) < 1:
-            yield nothing_moves("fewer than one record is expected to get other values")
-        elif plan.epsilon.is_infinite:
-            yield no_bound("at a rate of 0 or 1, or a change of 0 or 1")
-        elif not plan.strata.live.any():
-            yield Doubt(
-                kind="nothing-swapped",
-                what=f"nothing can be swapped: the response on {self.respond} is all that protects",
-                remedy="match on fewer or coarser variables",
-            )
-
-    def law(self, dataset: Any) -> Law:
-        return self.steps[0].small_law(dataset, self.swap_law.on_small)
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        shapes = [("ab", "11"), ("ab", "12")]
-        if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
-            shapes += [("aab", "111"), ("abc", "112")]
-        return [self.steps[0].universe(other, rest) for other, rest in shapes]
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        sides = [*map(self.steps[0].sides, first)]
-        other = "held" if self.on_swap else self.swap[0]
-        columns = {
-            "rest": [rest for (rest, _), _ in sides],
-            self.respond: [value for (_, value), _ in sides],
-            other: [value for _, value in sides],
-        }
-        return self._one_stratum().plan(pl.DataFrame(columns), doubts=False).specification
-
-    def _one_stratum(self) -> ResponseSwap:
-        side = ("rest", self.respond)
-        swap, hold = (side, ("held",)) if self.on_swap else (self.swap[:1], side)
-        return self.with_settings(match=(), rates=(), swap=swap, hold=hold)
 
 
 def respond(codes: Codes, *, values: int, change: Fraction, entropy: Entropy) -> Codes:

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import polars as pl
 from pydantic import Field
 
 from stirred.data.codes import Codes, count, encode
@@ -17,7 +16,7 @@ from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import FINE_COLUMNS, Names, NumberMoved, Progress, Rate, SwapCellLaw
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.law import SwapStep, tables_with_margins
+from stirred.mechanisms.records.law import SmallFile, StepWords, StratumLaw, SwapStep, tables_with_margins
 from stirred.mechanisms.records.laws.counting import permutation_moved
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.laws.varying import permutation_share
@@ -67,6 +66,8 @@ class FinerSwap(SwapStep):
     The promise of the first stage stays: this one is post-processing.
     """
 
+    stratum_law: ClassVar[str] = "two-stage"
+
     match: tuple[str, ...]
     fine_match: tuple[str, ...]
     fine_rate: Fraction
@@ -76,12 +77,9 @@ class FinerSwap(SwapStep):
         return self.fine_match
 
     @property
-    def setting_in_words(self) -> str:
-        return f", then {percent(self.fine_rate)}"
-
-    @property
-    def columns_in_words(self) -> str:
-        return "what the second stage matches on, and its rate"
+    def words(self) -> StepWords:
+        setting = f", then {percent(self.fine_rate)}"
+        return StepWords(setting=setting, columns="what the second stage matches on, and its rate")
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -129,6 +127,9 @@ class FinerSwap(SwapStep):
         promised = plan.specification.with_flavor(multiverse=multiverse)
         return FurtherPromise.of("fine_epsilon", promised, policy, agreed=f"the {invariants[0]}", condition=condition)
 
+    def cells(self, law: SwapCellLaw) -> SwapCellLaw:
+        return replace(law, fine_match=self.fine_match, fine_rate=self.fine_rate)
+
     def after(
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
     ) -> None:
@@ -142,6 +143,36 @@ class FinerSwap(SwapStep):
         rates = Rates.constant(self.fine_rate, strata=plan.fine.count)
         own = entropy.child("fine stage")
         swap_in_place(plan.fine.codes, swapped, rates=rates, entropy=own, threads=threads, progress=progress)
+
+    # ---- small files of one coarse stratum, their hold values pairs (fine match, other)
+
+    def on_small(self, swap: StratumLaw) -> StratumLaw:
+        first = stage(swap, within=lambda match: None)
+        then = stage(PermutationLaw(rate=self.fine_rate).on_small, within=lambda match: match)
+
+        def law(records: Any) -> Law:
+            last = chained(first(tuple((match, held, value) for (match, held), value in records)), then)
+            return last.pushed(lambda rows: tuple(((match, held), value) for match, held, value in rows))  # type: ignore[attr-defined]
+
+        return law
+
+    def universes(self) -> list[list[Hashable]]:
+        files = (
+            *(("1a 1b", "xy"), ("1a 1b 2c", "xxy"), ("1a 1b 2c", "xyz"), ("1a 1b 2c 2d", "xxyy")),
+            *(("1a 2a 3b", "xyz"), ("1a 2a 3b 4c", "wxyz")),
+        )
+        return [
+            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(hold.split(), swap)]  # type: ignore[attr-defined]
+            for hold, swap in files
+        ]
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        columns = {
+            "fine": [match for (match, _), _ in records],
+            "held": [held for (_, held), _ in records],
+            swap[0]: [value for _, value in records],
+        }
+        return SmallFile(columns, {"fine_match": ("fine",), "swap": swap[:1], "hold": ("held",), "rates": ()})
 
 
 class TwoStageSwap(RatedSwap):
@@ -166,7 +197,6 @@ class TwoStageSwap(RatedSwap):
     name: ClassVar[str] = "two-stage-swap"
     title: ClassVar[str] = "two-stage swapping"
     settings_model: ClassVar[type[SwapSettings]] = TwoStageSettings
-    stratum_law: ClassVar[str] = "two-stage"
     number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
     # Who changes a value in the second stage depends on the fine margins, which are not invariant.
     unsaid: ClassVar[tuple[str, str] | None] = (
@@ -176,49 +206,13 @@ class TwoStageSwap(RatedSwap):
 
     settings: TwoStageSettings
     swap_law: PermutationLaw
-    fine_match: tuple[str, ...]
-    fine_rate: Fraction
+    steps: tuple[FinerSwap]
 
     @property
     def in_words(self) -> str:
-        return (
-            f"Two-stage swapping: {', '.join(self.swap)} exchanged among {self.among} at {self.at_rate}, then "
-            f"among those with equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
-        )
-
-    @property
-    def cell_law(self) -> SwapCellLaw | None:
-        coarse = super().cell_law
-        return coarse and replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
-
-    def law(self, dataset: Any) -> Law:
-        """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
-        second = PermutationLaw(rate=self.fine_rate)
-        first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
-        last = chained(first, stage(second.on_small, within=lambda match: match))
-        return last.pushed(lambda rows: tuple(((m, h), s) for m, h, s in rows))  # type: ignore[attr-defined]
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        files = (
-            *(("1a 1b", "xy"), ("1a 1b 2c", "xxy"), ("1a 1b 2c", "xyz"), ("1a 1b 2c 2d", "xxyy")),
-            *(("1a 2a 3b", "xyz"), ("1a 2a 3b 4c", "wxyz")),
-        )
-        return [
-            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(hold.split(), swap)]  # type: ignore[attr-defined]
-            for hold, swap in files
-        ]
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        columns = {
-            "fine": [m for (m, _), _ in first],
-            "held": [h for (_, h), _ in first],
-            self.swap[0]: [s for _, s in first],
-        }
-        return self._one_stratum().plan(pl.DataFrame(columns), doubts=False).specification
-
-    def _one_stratum(self) -> TwoStageSwap:
-        return self.with_settings(match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
+        fine = f"among those with equal {', '.join(self.matched)} at a rate of {self.steps[0].fine_rate}"
+        coarse = f"exchanged among {self.among} at {self.at_rate}"
+        return f"Two-stage swapping: {', '.join(self.swap)} {coarse}, then {fine}; everything else is held."
 
 
 def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
