@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from stirred.data.codebook import (
     Codebook,
@@ -24,10 +24,11 @@ from stirred.data.codebook import (
 from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Dialect, read_text
-from stirred.data.spelling import meant, misshapen, near, told_once
 from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.misfits import misfits
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
+from stirred.spec.spelling import meant, near
 
 _MOST_NAMES: Final = 5
 Name = Annotated[str, Field(min_length=1)]
@@ -222,8 +223,13 @@ class _Reader:
         try:
             return model.model_validate(item)
         except ValidationError as error:
-            for detail, hint in told_once(error.errors(include_url=False), model):
-                self.problems.append(_problem(detail, place=place, model=model, hint=hint))
+            for found in misfits(error.errors(), item, model, remedy="see `stirred schema codebook`"):
+                where = place._replace(key=" ".join(place_of([part]) for part in found.place))
+                if found.kind == "extra_forbidden":
+                    key, known = str(found.place[-1]), list(model.model_fields)
+                    self.problems.append(_unknown(key, where, known=known, hint=found.hint))
+                else:
+                    self.problems.append(where.problem(found.what, found.remedy))
             return None
 
 
@@ -249,20 +255,6 @@ def _together(problems: Iterable[Problem]) -> Iterator[Problem]:
 def _unknown(key: str, where: EntryPlace, *, known: list[str], hint: str) -> Problem:
     remedy = f"{hint or 'remove it, or check its spelling; '}there are {', '.join(known)}"
     return where.problem(f"there is no setting called '{key}'", remedy)
-
-
-def _problem(detail: Any, *, place: EntryPlace, model: type[BaseModel], hint: str) -> Problem:
-    parts = [str(part) for part in detail["loc"]]
-    where = place._replace(key=" ".join(place_of([part]) for part in detail["loc"]))
-    if detail["type"] == "extra_forbidden":
-        return _unknown(parts[-1], where, known=list(model.model_fields), hint=hint)
-    if detail["type"] == "missing":
-        return where.problem(f"'{parts[-1]}' is missing", "add it")
-    if (found := misshapen(detail, model)) is not None:
-        return where.problem(*found)
-    message = str(detail["msg"])
-    what = f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}"
-    return where.problem(what, "see `stirred schema codebook`")
 
 
 def _brief(value: Any) -> str:

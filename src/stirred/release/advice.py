@@ -20,7 +20,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.data.spelling import crossed
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Grid
 from stirred.release.choices import plain_swap
@@ -28,6 +27,7 @@ from stirred.spec.document import number_out, to_document
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.spelling import crossed
 from stirred.utility.comparison import share_changed, smallest_area
 
 Number = Exact | Fraction | Decimal | float | int | str
@@ -61,7 +61,7 @@ def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
 
     ``equal`` is ``changed`` or ``epsilon``. Members that cannot reach it are left out.
     """
-    if not getattr(swap, "in_family", False):
+    if swap.family is None:
         raise bad_plan("this mechanism has no family", where="--family", remedy="compare plans with each other")
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
@@ -91,7 +91,7 @@ def stronger(mechanism: Any, plan: Any) -> tuple[Proposal, float] | None:
     All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
     where whom a swap changes is protected, or where so many margins would take minutes.
     """
-    if not getattr(mechanism, "in_family", False):
+    if mechanism.family is None:
         return None
     try:
         others = [member for member in members(plan) if not member.has(mechanism)]

@@ -38,16 +38,17 @@ from stirred.mechanisms.protocol import (
     PlanOrigin,
     Progress,
     PublicFile,
+    RateLosses,
     Release,
     ReleasedColumns,
     StratumAudit,
     SwapCellLaw,
+    SwapFamily,
     Written,
-    tunable,
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
-from stirred.mechanisms.records.family import FamilyMember, MemberScale, refuse_alone
+from stirred.mechanisms.records.family import FamilyMember, refuse_alone
 from stirred.mechanisms.records.files import SwappedFile, record_files, swap_files
 from stirred.mechanisms.records.law import SwapLaw, SwapStep
 from stirred.mechanisms.records.plan import SwapPlan, empty_promise, similar_in_roles, swap_budget
@@ -57,7 +58,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import ZERO, Exact
+from stirred.spec.exact import Exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import OF_PERSONS, Margin, records_of
 from stirred.spec.law import Law
@@ -201,10 +202,8 @@ class Swap(RecordSwap):
     """A swap within strata of equal match values: a law of the family (``law.SwapLaw``), with ``steps`` around it."""
 
     settings_model: ClassVar[type[SwapSettings]]
-    # Whether it is advised and compared with the other swaps within strata; ``registry.family`` lists those.
-    in_family: ClassVar[bool] = True
-    # Its settings by one number, from gentle to strong, where advice may propose it.
-    scales: ClassVar[tuple[MemberScale, ...]] = ()
+    # Each is advised and compared with the others; ``registry.family`` lists them.
+    family: ClassVar[SwapFamily] = SwapFamily()
     by_column: ClassVar[bool] = True
     # Why it is not said whom it changes, and what to do instead, where that depends on what it protects.
     unsaid: ClassVar[tuple[str, str] | None] = None
@@ -238,7 +237,7 @@ class Swap(RecordSwap):
     def members(cls, plan: SwapPlan) -> list[FamilyMember]:
         """Return what this swap could be on the file of a plan of the family; refuse a plan that cannot be compared."""
         refuse_alone(plan)
-        return [FamilyMember(kind=cls, scale=scale, plan=plan) for scale in cls.scales]
+        return [FamilyMember(kind=cls, scale=scale, plan=plan) for scale in cls.family.scales]
 
     # ---- roles
 
@@ -415,9 +414,10 @@ class Swap(RecordSwap):
 
     @property
     def exchange(self) -> Exchange | None:
-        return Exchange(self.match, self.swap) if self.swap_law.by_sizes and not self.steps else None
+        by_sizes = self.swap_law.by_sizes and not self.steps
+        return Exchange(within=self.match, of=self.swap, drawn=self._drawn_file) if by_sizes else None
 
-    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
+    def _drawn_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
         plan = self.plan(data, doubts=False)
         file: SwappedFile = self._swapped(self._narrowed(data), plan, entropy, None)["file"]
         return pl.concat([*file.households()])
@@ -514,15 +514,15 @@ class Swap(RecordSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        kind, law = type(self), self.swap_law
-        if law.protects_moves or (kind.number_moved is None and kind.redrawn_stratum is None):
+        family, law = self.family, self.swap_law
+        if law.protects_moves or (family.moved is None and family.redrawn is None):
             return None
         found = SwapCellLaw(
             match=self.match,
             swap=self.swap,
             rate_of=partial(rate_for, rules=law.rules, default=law.base_rate),
-            moved=kind.number_moved,
-            redrawn=kind.redrawn_stratum,
+            moved=family.moved,
+            redrawn=family.redrawn,
             redraw_law=law.redraw_law,
         )
         return reduce(lambda known, step: step.cells(known), self.steps, found)
@@ -561,19 +561,16 @@ class RatedSwap(Swap):
             [f"rate {percent(self.swap_law.base_rate)}{others}", *(step.words.setting for step in self.steps)]
         )
 
-    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+    def rate_losses(self, plan: SwapPlan) -> RateLosses | None:
         if self.outside and not plan.exposed.live.any():  # the step protects, at any rate
-            return []
-        steps = sum((step.loss for step in self.steps), ZERO)
-        return [(rate, steps + loss) for rate, loss in self.swap_law.losses(plan.exposed, plan.swap, rates)]
-
-    def rate_reaching(self, plan: SwapPlan, epsilon: Exact) -> Fraction:
-        tunable(self)  # refuses where the rate does not decide the loss alone
-        return self.swap_law.rate_reaching(plan.strata, plan.swap, epsilon)
-
-    def rates_reaching(self, plan: SwapPlan, epsilon: Exact) -> list[tuple[float, Fraction]]:
-        tunable(self)
-        return self.swap_law.rates_reaching(plan.strata, plan.swap, epsilon)
+            return None
+        law, of_file = self.swap_law, (plan.exposed, plan.swap)
+        found = RateLosses(
+            losses=partial(law.losses, *of_file),
+            gentlest=partial(law.rate_reaching, *of_file),
+            reaching=partial(law.rates_reaching, *of_file),
+        )
+        return reduce(lambda known, step: step.rate_losses(known), self.steps, found)
 
 
 def _bulk() -> Any:

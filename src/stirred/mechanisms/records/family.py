@@ -91,7 +91,7 @@ class FamilyMember:
         """Return the swap with a loss of at most ``epsilon``, or None if no setting reaches it."""
         swap = self.at(1)
         try:
-            wanted = swap.rate_reaching(self.plan, epsilon) if self.scale.setting == "rate" else epsilon
+            wanted = swap.rate_losses(self.plan).gentlest(epsilon) if self.scale.setting == "rate" else epsilon
         except StirredError:
             return None
         return swap.with_settings(**{self.scale.setting: wanted})

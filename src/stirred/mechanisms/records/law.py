@@ -19,13 +19,13 @@ import polars as pl
 
 from stirred.data.codes import Coded, Codes
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Check, Curve, Progress, RedrawLaw, StratumAudit, SwapCellLaw
+from stirred.mechanisms.protocol import Check, Curve, Progress, RateLosses, RedrawLaw, StratumAudit, SwapCellLaw
 from stirred.mechanisms.records.plan import OwnLoss, SwapPlan, empty_promise
 from stirred.mechanisms.records.strata import Part, Rule, Shares, Strata, StratumRow, find_strata
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import ZERO, Exact
+from stirred.spec.exact import Exact
 from stirred.spec.law import Law
 from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
@@ -252,11 +252,6 @@ class SwapStep(ABC):
         """Return what it matches on besides the match variables."""
         return ()
 
-    @property
-    def loss(self) -> Exact:
-        """Return what it adds to the loss of the swap."""
-        return ZERO
-
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
         """Yield what is wrong with the columns of a file, of which those are released and not matched."""
         yield from ()
@@ -276,6 +271,10 @@ class SwapStep(ABC):
     def doubts(self, plan: SwapPlan) -> Iterator[Doubt]:
         """Yield the doubts about a promise as a whole: too little moves, or nothing is promised."""
         return empty_promise(plan)
+
+    def rate_losses(self, losses: RateLosses) -> RateLosses:
+        """Return how the loss follows from a rate with this step, from how it does without."""
+        return losses
 
     def cells(self, law: SwapCellLaw) -> SwapCellLaw:
         """Return how a swap with this step treats the cells of tables, from how it does without."""

@@ -302,9 +302,6 @@ class SurveyEstimates(TableMechanism):
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
 
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        return ["There is no file of records: the promise is about the estimates alone."]
-
 
 def _by_columns(drawn: SurveyDesign | None, roles: Sequence[str]) -> str:
     """Return by which columns of a design something is defined, for the name of an invariant."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -17,7 +17,7 @@ from pydantic import Field
 from stirred.data.codes import Coded, Codes, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Check, Curve, NumberMoved, StratumAudit, failed
+from stirred.mechanisms.protocol import Check, Curve, StratumAudit, SwapFamily, failed
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.family import MemberScale
 from stirred.mechanisms.records.law import PAPER, Kernel, Policy, SmallFile, permutation_law
@@ -401,9 +401,9 @@ class PermutationSwap(RatedSwap):
     name: ClassVar[str] = "permutation-swap"
     title: ClassVar[str] = "permutation swapping"
     settings_model: ClassVar[type[SwapSettings]] = PermutationSettings
-    scales: ClassVar[tuple[MemberScale, ...]] = (MemberScale(name="permutation"),)
-    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
-    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
+    family: ClassVar[SwapFamily] = SwapFamily(
+        scales=(MemberScale(name="permutation"),), moved=permutation_moved, stratum_settings={"rate": None}
+    )
 
     swap_law: PermutationLaw
     settings: PermutationSettings

@@ -18,7 +18,7 @@ from stirred.data.codes import Codes, encode
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import bad_plan, counted, listed, number
-from stirred.mechanisms.protocol import Rate, Settings
+from stirred.mechanisms.protocol import Rate, RateLosses, Settings, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.law import PAPER, Policy, SmallFile, StepWords, StratumLaw, SwapStep
@@ -248,6 +248,16 @@ class Response(SwapStep):
                 remedy="match on fewer or coarser variables",
             )
 
+    def rate_losses(self, losses: RateLosses) -> RateLosses:
+        def refused(epsilon: Exact) -> Any:
+            what = "the loss of the response swap depends on the rate and on change"
+            raise bad_plan(what, where="epsilon", remedy="give both and see the loss with `stirred plan`")
+
+        def both(rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+            return [(rate, self.loss + loss) for rate, loss in losses.losses(rates)]
+
+        return RateLosses(losses=both, gentlest=refused, reaching=refused)
+
     # ---- small files for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
 
     def sides(self, record: Any) -> tuple[Any, Any]:
@@ -320,13 +330,11 @@ class ResponseSwap(RatedSwap):
     title: ClassVar[str] = "response swapping"
     settings_model: ClassVar[type[SwapSettings]] = ResponseSettings
     perturbed_by: ClassVar[str] = "the response"
-    uncorrected: ClassVar[tuple[str, str] | None] = (
-        "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
-        "use the table as published; strata.parquet has the law of the response",
-    )
-    untunable: ClassVar[tuple[str, str] | None] = (
-        "the loss of the response swap depends on the rate and on change",
-        "give both and see the loss with `stirred plan`",
+    family: ClassVar[SwapFamily] = SwapFamily(
+        uncorrected=(
+            "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
+            "use the table as published; strata.parquet has the law of the response",
+        )
     )
 
     settings: ResponseSettings

@@ -347,8 +347,10 @@ class NoisyTables(TableMechanism):
         """Return the file that tables are counted from: after a swap the swapped one, which stays inside."""
         if self.inner is None:
             return data
+        assert self.swapped is not None
+        assert self.swapped.drawn is not None
         names = [name for name in data.households.columns if name in plan.specification.domain.columns]
-        return Microdata(households=self.inner.swapped_file(data, entropy.child("before")).select(names))
+        return Microdata(households=self.swapped.drawn(data, entropy.child("before")).select(names))
 
     def answered(self, data: Microdata, plan: NoisePlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
         true = self.counted(data, plan)
