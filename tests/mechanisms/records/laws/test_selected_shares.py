@@ -87,6 +87,7 @@ def test_the_margins_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch)
     swap = ConditionedSwap(match=["size"], swap=["county"], rate="1/2", hold=["row"])
     plan = swap.plan(homes)
     swap.areas_changed(plan)
-    assert (by_rate := swap.rate_losses(plan)) is not None
+    by_rate = swap.rate_losses(plan)
+    assert by_rate is not None
     by_rate.losses(RATES)
     assert calls == [2]
