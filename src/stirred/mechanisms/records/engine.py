@@ -144,6 +144,31 @@ class RecordSwap(Mechanism):
         """Return the data with only those person columns that are released."""
         return data
 
+    def _promise(
+        self,
+        data: Microdata,
+        columns: Sequence[str],
+        *,
+        multiverse: Multiverse,
+        budget: Budget,
+        assumptions: tuple[str, ...],
+        theorem: tuple[str, ...],
+        post_imputation: bool | None = None,
+    ) -> Specification:
+        """Return a promise about a single record of files with these columns."""
+        types = (self.unit,) if data.persons is None else (self.unit, "person")
+        premetric = InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation)
+        domain = Domain.of_file(data.name, stage=data.stage, record_types=types, columns=tuple(columns))
+        flavor = Flavor(domain=domain, multiverse=multiverse, input_premetric=premetric, output_premetric=PURE)
+        return Specification(
+            flavor=flavor,
+            budget=budget,
+            assumptions=assumptions,
+            relies_on=(ONE_RUN,),
+            theorem=theorem,
+            settings_from=self.settings_from,
+        )
+
     # ---- the release
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
@@ -191,11 +216,24 @@ class RecordSwap(Mechanism):
         found: list[Check] = self.swap_law.checks(plan.strata, plan.swap.codes, release.internal["file"].swapped)
         return found
 
+    # ---- small files, for audits
+
+    @property
+    def _audited(self) -> Any:
+        """Return what decides which small files are enumerated: the law, or a step of it."""
+        return self.swap_law
+
     def law(self, dataset: Any) -> Law:
         return cast(Law, self.swap_law.on_small(dataset))
 
     def audit_universes(self) -> list[list[Hashable]]:
-        return cast(list[list[Hashable]], self.swap_law.universes())
+        return cast(list[list[Hashable]], self._audited.universes())
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        columns, settings = self._audited.small(universe[0], swap=self.swap)
+        return cast(
+            Specification, self.with_settings(**settings).plan(pl.DataFrame(columns), doubts=False).specification
+        )
 
 
 class Swap(RecordSwap):
@@ -316,26 +354,15 @@ class Swap(RecordSwap):
 
         ``untouched`` counts the records of strata with nothing to swap: both margins together determine them.
         """
-        persons = data.persons is not None
-        multiverse = self.multiverse(roles.hold, persons=persons, outside=self.outside)
-        after = after_imputation(data.stage, data.post_imputation, flag=self.swap_law.imputed)
-        promised = Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    data.name,
-                    stage=data.stage,
-                    record_types=(self.unit, "person") if persons else (self.unit,),
-                    columns=roles.columns,
-                ),
-                multiverse=replace(multiverse, consequences=self._determined(untouched, of=data.households.height)),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=after),
-                output_premetric=PURE,
-            ),
+        multiverse = self.multiverse(roles.hold, persons=data.persons is not None, outside=self.outside)
+        promised = self._promise(
+            data,
+            roles.columns,
+            multiverse=replace(multiverse, consequences=self._determined(untouched, of=data.households.height)),
             budget=budget,
             assumptions=ASSUMPTIONS,
-            relies_on=(ONE_RUN,),
             theorem=self.swap_law.theorem,
-            settings_from=self.settings_from,
+            post_imputation=after_imputation(data.stage, data.post_imputation, flag=self.swap_law.imputed),
         )
         promised = self.swap_law.promised(promised, unit=self.unit)
         return reduce(lambda known, step: step.promised(known, unit=self.unit), self.steps, promised)
@@ -538,17 +565,8 @@ class Swap(RecordSwap):
     def law(self, dataset: Any) -> Law:
         return reduce(lambda law, step: step.on_small(law), self.steps, self.swap_law.on_small)(dataset)
 
-    def audit_universes(self) -> list[list[Hashable]]:
-        return self._audited.universes()
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        columns, settings = self._audited.small(universe[0], swap=self.swap)
-        one = self.with_settings(match=(), **settings)
-        return one.plan(pl.DataFrame(columns), doubts=False).specification
-
     @property
     def _audited(self) -> SwapStep | SwapLaw:
-        """Return what decides which small files are enumerated: a step, or the law without any."""
         return self.steps[0] if self.steps else self.swap_law
 
 

@@ -50,7 +50,7 @@ class SmallFile(NamedTuple):
     def of_pairs(cls, records: Any, *, swap: Sequence[str]) -> SmallFile:
         """Return the file of (hold, swap) pairs, with one variable on each side."""
         columns = {"held": [held for held, _ in records], swap[0]: [value for _, value in records]}
-        return cls(columns, {"swap": swap[:1], "hold": ("held",)})
+        return cls(columns, {"match": (), "swap": swap[:1], "hold": ("held",)})
 
 
 class SwapLaw(ABC):

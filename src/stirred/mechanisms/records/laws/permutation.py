@@ -328,7 +328,7 @@ class PermutationLaw(ClassLaw):
         hold, swapped = self._sides(swap)
         rules = [{**rule, "rate": rate} for rule, rate in fitting(self._inside, values)]
         columns = {name: [each[name] for each in values] for name in values[0]}
-        return SmallFile(columns, {"swap": swapped, "hold": hold, "rates": rules})
+        return SmallFile(columns, {"match": (), "swap": swapped, "hold": hold, "rates": rules})
 
     # ---- other rates
 

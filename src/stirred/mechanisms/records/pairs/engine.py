@@ -36,27 +36,24 @@ from stirred.mechanisms.protocol import (
     failed,
 )
 from stirred.mechanisms.records.engine import RecordSwap, Values
-from stirred.mechanisms.records.law import tables_with_margins
+from stirred.mechanisms.records.law import SmallFile, tables_with_margins
 from stirred.mechanisms.records.laws.counting import psa_weights
 from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows, law_of
 from stirred.mechanisms.records.plan import RecordPlan, nothing_moves
 from stirred.mechanisms.records.roles import Roles
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
-from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln
 from stirred.spec.given_numbers import probability
-from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import OF_PERSONS, Margin
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
-from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.rows import Row
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import Specification
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
 _TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
@@ -104,8 +101,13 @@ class PairLaw(ABC):
 
     @property
     @abstractmethod
-    def small(self) -> Mapping[str, Any]:
+    def small_settings(self) -> Mapping[str, Any]:
         """Return the settings of a small file of records (held, area), all equal in the column ``alike``."""
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return such a file as columns."""
+        columns = {"held": [held for held, _ in records], "area": [area for _, area in records]}
+        return SmallFile({**columns, "alike": [0] * len(records)}, self.small_settings)
 
     def universes(self) -> list[list[Hashable]]:
         """Return small files by the margins that they share: audits compare all of a universe."""
@@ -113,9 +115,9 @@ class PairLaw(ABC):
 
     def on_small(self, dataset: Any) -> Law:
         """Return the exact law for records (held, area), all alike on what is matched."""
-        frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
-        problem = self.settings.model_copy(update=self.small).law().problem(Microdata(households=frame))
-        held, area = frame["held"].to_list(), frame["area"].to_list()
+        columns, settings = self.small(dataset, swap=self.swapped)
+        problem = self.settings.model_copy(update=settings).law().problem(Microdata(households=pl.DataFrame(columns)))
+        held, area = columns["held"], columns["area"]
 
         def released(choices: Choices) -> tuple[Any, ...]:
             partner, _ = problem.pairs(choices)
@@ -202,32 +204,22 @@ class PairSwap(RecordSwap):
 
     # ---- the promise and the plan
 
-    def specification(self, *, name: str, stage: str, columns: Sequence[str], persons: bool = False) -> Specification:
+    def _specification(self, data: Microdata, columns: Sequence[str]) -> Specification:
         """Return what is fixed, and that nothing is promised relative to it."""
-        held = tuple(each for each in columns if each not in (*self.swap, *self.outside))
-        inside = (OF_PERSONS,) if persons else ()
-        return Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    name,
-                    stage=stage,
-                    record_types=(self.unit, "person") if persons else (self.unit,),
-                    columns=tuple(columns),
-                ),
-                multiverse=Multiverse(
-                    invariants=(
-                        Margin(of=self.unit, variables=self._crossed),
-                        Margin(of=self.unit, variables=(*held, *inside), includes=("person",) if persons else ()),
-                    )
-                ),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
-                output_premetric=PURE,
-            ),
+        persons = data.persons is not None
+        held = [each for each in columns if each not in (*self.swap, *self.outside)]
+        kept = (*held, OF_PERSONS) if persons else tuple(held)
+        invariants = (
+            Margin(of=self.unit, variables=self._crossed),
+            Margin(of=self.unit, variables=kept, includes=("person",) if persons else ()),
+        )
+        return self._promise(
+            data,
+            columns,
+            multiverse=Multiverse(invariants=invariants),
             budget=Budget.constant(INFINITE),
             assumptions=(SECRET, ONE_RUN.words),
-            relies_on=(ONE_RUN,),
             theorem=(THEOREM,),
-            settings_from=self.settings_from,
         )
 
     @property
@@ -248,9 +240,9 @@ class PairSwap(RecordSwap):
         return Roles(hold=hold, dropped=tuple(dropped), columns=columns)
 
     def draft(self, data: Microdata, *, doubts: bool) -> PairPlan:
-        roles, persons = self._roles(data), data.persons is not None
+        roles = self._roles(data)
         return PairPlan(
-            specification=self.specification(name=data.name, stage=data.stage, columns=roles.columns, persons=persons),
+            specification=self._specification(data, roles.columns),
             match=self.match,
             hold=roles.hold,
             dropped=roles.dropped,
@@ -350,9 +342,6 @@ class PairSwap(RecordSwap):
         return [Section(title="How many were exchanged", blocks=(words,))]
 
     # ---- audits
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        return self.specification(name="small", stage="as-given", columns=("held", *self.swap))
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Say what cannot be checked: the promise is none."""

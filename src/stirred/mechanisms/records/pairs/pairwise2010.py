@@ -150,7 +150,7 @@ class PairwiseLaw(PairLaw):
     settings: PairwiseSettings
 
     @property
-    def small(self) -> Mapping[str, Any]:
+    def small_settings(self) -> Mapping[str, Any]:
         """Return the settings of a small file, in which every household is selected at half."""
         alike = dict.fromkeys(("state", "adults", "minors", "tenure", "race"), "alike")
         nothing = dict.fromkeys(("imputed", "block_imputation_limit", "occupied"))

@@ -104,7 +104,7 @@ class TargetedLaw(PairLaw):
     settings: TargetedSettings
 
     @property
-    def small(self) -> Mapping[str, Any]:
+    def small_settings(self) -> Mapping[str, Any]:
         """Return the settings of a small file, in which risks are counted by the held value where they are counted."""
         counted = ["held"] if self.settings.risk_variables else []
         own = {"hierarchy": ["area"], "similar": ["alike"], "carry_along": [], "risk_variables": counted}

@@ -302,7 +302,7 @@ class Response(SwapStep):
             other[0]: [value for _, value in sides],
         }
         swapped, held = (perturbed, other) if self.on_swap else (other, perturbed)
-        return SmallFile(columns, {"swap": swapped, "hold": held, "rates": ()})
+        return SmallFile(columns, {"match": (), "swap": swapped, "hold": held, "rates": ()})
 
 
 class ResponseSwap(RatedSwap):

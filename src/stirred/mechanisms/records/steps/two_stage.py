@@ -172,7 +172,8 @@ class FinerSwap(SwapStep):
             "held": [held for (_, held), _ in records],
             swap[0]: [value for _, value in records],
         }
-        return SmallFile(columns, {"fine_match": ("fine",), "swap": swap[:1], "hold": ("held",), "rates": ()})
+        settings = {"match": (), "fine_match": ("fine",), "swap": swap[:1], "hold": ("held",), "rates": ()}
+        return SmallFile(columns, settings)
 
 
 class TwoStageSwap(RatedSwap):
