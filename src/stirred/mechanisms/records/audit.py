@@ -1,6 +1,6 @@
 """The bundle of a swap from its files alone: invariants, new identifiers, budget, strata and persons.
 
-Persons belong to released households, live where these do, and tell no order.
+Persons belong to released households, live where these do, and their order carries no information.
 """
 
 from __future__ import annotations

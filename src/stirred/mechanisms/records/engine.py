@@ -50,7 +50,7 @@ from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
 from stirred.mechanisms.records.family import FamilyMember, refuse_alone
 from stirred.mechanisms.records.files import SwappedFile, record_files, swap_files
-from stirred.mechanisms.records.law import SwapLaw, SwapStep
+from stirred.mechanisms.records.law import StratumLaw, SwapStep
 from stirred.mechanisms.records.plan import SwapPlan, empty_promise, similar_in_roles, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
 from stirred.mechanisms.records.strata import Strata, held_parts, rate_for
@@ -94,6 +94,9 @@ class RecordSwap(Mechanism):
     # What changes other columns than the exchanged ones, for those where something does.
     perturbed_by: ClassVar[str] = ""
 
+    steps: tuple[SwapStep, ...] = field(default=(), init=False)
+    hold: tuple[str, ...] | None = field(default=None, init=False)  # variables to release besides; None is everything
+
     if TYPE_CHECKING:
         swap_law: Any
         match: tuple[str, ...]
@@ -122,7 +125,7 @@ class RecordSwap(Mechanism):
     def __eq__(self, other: object) -> bool:
         # By exact numbers, however the settings write them.
         names = ("swap_law", "unit", "settings_from", "steps", "match", "swap", "hold")
-        return type(self) is type(other) and all(getattr(self, n, None) == getattr(other, n, None) for n in names)
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:
         return hash((type(self), self.match, self.swap))
@@ -142,7 +145,7 @@ class RecordSwap(Mechanism):
 
     def _narrowed(self, data: Microdata) -> Microdata:
         """Return the data with only those person columns that are released."""
-        return data
+        return data if self.hold is None or data.persons is None else replace(data, keep_persons=self.hold)
 
     def _promise(
         self,
@@ -209,22 +212,18 @@ class RecordSwap(Mechanism):
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         from stirred.mechanisms.records.evidence import verify_swap
 
-        return verify_swap(data, plan, release, written, own=self._own_checks(plan, release))
-
-    def _own_checks(self, plan: Any, release: Release) -> list[Check]:
-        """Return what a draw must satisfy besides the invariants."""
-        found: list[Check] = self.swap_law.checks(plan.strata, plan.swap.codes, release.internal["file"].swapped)
-        return found
+        return verify_swap(data, plan, release, written, own=self.swap_law.checks(plan, release))
 
     # ---- small files, for audits
 
     @property
     def _audited(self) -> Any:
-        """Return what decides which small files are enumerated: the law, or a step of it."""
-        return self.swap_law
+        """Return what decides which small files are enumerated: a step, or the law without any."""
+        return self.steps[0] if self.steps else self.swap_law
 
     def law(self, dataset: Any) -> Law:
-        return cast(Law, self.swap_law.on_small(dataset))
+        law: StratumLaw = reduce(lambda known, step: step.on_small(known), self.steps, self.swap_law.on_small)
+        return law(dataset)
 
     def audit_universes(self) -> list[list[Hashable]]:
         return cast(list[list[Hashable]], self._audited.universes())
@@ -249,9 +248,7 @@ class Swap(RecordSwap):
     settings: SwapSettings
 
     if TYPE_CHECKING:
-        steps: tuple[SwapStep, ...]
         matched: tuple[str, ...]  # all variables that any exchange matches on; they are held
-        hold: tuple[str, ...] | None  # variables to release besides; None where that is everything else
 
         def plan(self, data: Any, *, doubts: bool = True) -> SwapPlan: ...
 
@@ -292,11 +289,6 @@ class Swap(RecordSwap):
     def at_rate(self) -> str:
         """Say at which rate records are exchanged."""
         return "rates that depend on these" if self.swap_law.rules else f"a rate of {self.swap_law.base_rate}"
-
-    def _narrowed(self, data: Microdata) -> Microdata:
-        if self.hold is None or data.persons is None:
-            return data
-        return replace(data, keep_persons=self.hold)
 
     def _roles(self, data: Microdata) -> Roles:
         # Refuses what contradicts itself.
@@ -390,7 +382,7 @@ class Swap(RecordSwap):
         return tuple(each for each, own in zip(tables, (swap, held), strict=True) if own or not outside)
 
     def _determined(self, untouched: int, *, of: int) -> tuple[str, ...]:
-        """Say about how many records the invariants tell everything: in their strata one margin is a single cell."""
+        """Say about how many records the invariants say everything: in their strata one margin is a single cell."""
         if not untouched:
             return ()
         records = number(untouched, records_of(self.unit, 1))
@@ -559,15 +551,8 @@ class Swap(RecordSwap):
         return "" if self.cell_law is not None else f"the error of the {self.stratum_law} swap has no closed form"
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss on a stratum where hold and swap values occur this often, beside every bound."""
+        """Return the exact loss on a stratum where hold and swap values occur this often, with every bound."""
         return self.swap_law.stratum_audit(hold, swap)
-
-    def law(self, dataset: Any) -> Law:
-        return reduce(lambda law, step: step.on_small(law), self.steps, self.swap_law.on_small)(dataset)
-
-    @property
-    def _audited(self) -> SwapStep | SwapLaw:
-        return self.steps[0] if self.steps else self.swap_law
 
 
 class RatedSwap(Swap):

@@ -19,7 +19,16 @@ import polars as pl
 
 from stirred.data.codes import Coded, Codes
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Check, Curve, Progress, RateLosses, RedrawLaw, StratumAudit, SwapCellLaw
+from stirred.mechanisms.protocol import (
+    Check,
+    Curve,
+    Progress,
+    RateLosses,
+    RedrawLaw,
+    Release,
+    StratumAudit,
+    SwapCellLaw,
+)
 from stirred.mechanisms.records.plan import OwnLoss, SwapPlan, empty_promise
 from stirred.mechanisms.records.strata import Part, Rule, Shares, Strata, StratumRow, find_strata
 from stirred.randomness.entropy import Entropy
@@ -160,8 +169,8 @@ class SwapLaw(ABC):
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
         """Return the exchange of swap codes within strata, with everything it needs but the codes themselves."""
 
-    def checks(self, strata: Strata, before: Codes, after: Codes) -> list[Check]:
-        """Return what the swap codes of all records must satisfy besides the invariants; raise where they do not."""
+    def checks(self, plan: SwapPlan, release: Release) -> list[Check]:
+        """Return what a draw must satisfy besides the invariants; raise where it does not."""
         return []
 
     @abstractmethod
@@ -178,7 +187,7 @@ class SwapLaw(ABC):
 
     @abstractmethod
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss on a stratum where hold and swap values occur this often, beside its bounds."""
+        """Return the exact loss on a stratum where hold and swap values occur this often, with its bounds."""
 
     # ---- other rates
 

@@ -127,8 +127,8 @@ def swap_headline(mechanism: Any, plan: SwapPlan) -> Headline:
     share, changed = percent(plan.strata.moved, digits=2), plan.expected_change
     true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
     kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
-    told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
-    return Headline(unchanged=unchanged, disturbed=told)
+    disturbed = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
+    return Headline(unchanged=unchanged, disturbed=disturbed)
 
 
 def swap_errors(mechanism: Any, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
@@ -150,7 +150,7 @@ def swap_errors(mechanism: Any, plan: SwapPlan, corrected: Mapping[str, pl.DataF
                 found[low == 1, -own.height, title, low] = Typical(
                     table=title, size=size, cells=own.height, error=error, within=within, at_least=unknown
                 )
-    # Counts of 10 and more come first, the most frequent of them; the smallest are what nobody should rely on.
+    # Counts of 10 and more come first, the most frequent of them; the smallest are not to be relied on.
     return [found[key] for key in sorted(found)]
 
 
@@ -182,7 +182,7 @@ def _rate(mechanism: Any, plan: SwapPlan) -> list[Block]:
 
 
 def _moved_at_length(plan: SwapPlan) -> str:
-    """Say how many records are expected to get other values, or that saying it would tell of what is protected."""
+    """Say how many records are expected to get other values, or that this depends on what is protected."""
     share = plan.strata.moved
     if share is None:
         return (

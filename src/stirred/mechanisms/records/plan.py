@@ -44,7 +44,7 @@ class OwnLoss:
 
 
 def swap_budget(policy: PermutationSwapping | Derived, own: OwnLoss | None) -> Budget:
-    """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+    """Return the sharp budget R1, together with the paper's; at rate 1 the enumerated loss where there is one."""
     if isinstance(policy, Derived):
         return Budget(policy=policy)
     paper = policy.paper

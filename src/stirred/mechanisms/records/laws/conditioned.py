@@ -96,7 +96,7 @@ class ConditionedLaw(SwapLaw):
     redraw_law: str | Mapping[str, Fraction] = "uniform"
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss (R6) on a stratum where hold and swap values occur this often, beside its bound.
+        """Return the exact loss (R6) on a stratum where hold and swap values occur this often, with its bound.
 
         >>> ConditionedLaw(rate=Fraction(1, 2)).stratum_audit((1, 1, 1), (1, 1, 1)).exact_loss
         Exact('ln(4)')
@@ -310,16 +310,16 @@ def _gauss(nodes: Array, shares: Array, number: int) -> tuple[Array, Array]:
     middle = shares @ nodes
     spread = np.sqrt(shares @ (nodes - middle) ** 2)
     places = (nodes - middle) / spread
-    basis, diagonal, beside = [np.sqrt(shares)], np.empty(number), np.empty(number - 1)
+    basis, diagonal, off_diagonal = [np.sqrt(shares)], np.empty(number), np.empty(number - 1)
     for step in range(number):
         after = places * basis[step]
         diagonal[step] = basis[step] @ after
         for vector in (*basis, *basis):  # twice: once leaves rounding that grows
             after = after - (vector @ after) * vector
         if step < number - 1:
-            beside[step] = np.sqrt(after @ after)
-            basis.append(after / beside[step])
-    found, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+            off_diagonal[step] = np.sqrt(after @ after)
+            basis.append(after / off_diagonal[step])
+    found, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
     weights = vectors[0] ** 2
     return middle + spread * found, weights / weights.sum()
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from stirred.data.codes import Coded, Codes, encode
+from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Check, Curve, StratumAudit, SwapFamily, failed
+from stirred.mechanisms.protocol import Check, Curve, Release, StratumAudit, SwapFamily, failed
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.family import MemberScale
 from stirred.mechanisms.records.law import PAPER, Kernel, Policy, SmallFile, permutation_law
@@ -44,7 +44,7 @@ from stirred.mechanisms.records.laws.varying import (
     varying_shares,
     with_rates,
 )
-from stirred.mechanisms.records.plan import OwnLoss
+from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import (
     FLAGGED,
@@ -193,7 +193,7 @@ class PermutationLaw(ClassLaw):
         return None if self.followed else own_loss(strata, swap=swap, held=held)
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss on a stratum where hold and swap values occur this often, beside its bounds.
+        """Return the exact loss on a stratum where hold and swap values occur this often, with its bounds.
 
         ``sharp_bound`` holds for every stratum of this size (swapping theory R1 and R2), ``theorem_bound`` is the
         paper's, and some stratum of this size loses at least ``existential_bound`` (Theorem 3).
@@ -268,12 +268,12 @@ class PermutationLaw(ClassLaw):
 
         return partial(swap_in_place, rates=strata.kernel_rates)
 
-    def checks(self, strata: Strata, before: Codes, after: Codes) -> list[Check]:
+    def checks(self, plan: SwapPlan, release: Release) -> list[Check]:
         """Check that no imputed record got another value, where they are left out (R9)."""
         if self.imputed is None:
             return []
-        left = imputed_strata(strata, self.imputed)[strata.coded.codes]
-        if not np.array_equal(before[left], after[left]):
+        left = imputed_strata(plan.strata, self.imputed)[plan.strata.coded.codes]
+        if not np.array_equal(plan.swap.codes[left], release.internal["file"].swapped[left]):
             raise failed("an imputed record was swapped")
         return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
 
@@ -386,7 +386,7 @@ class PermutationSwap(RatedSwap):
     derangement; everything else, persons included, is held. ``rates`` overrides the rate where match, hold or swap
     variables have given values, the last fitting rule winning; inside a stratum that costs more (R8), and a rate
     that depends on other records has no such budget and is refused (R8e). ``imputed`` names a column that flags imputed
-    records: they exchange with nobody and are published as they are (R9).
+    records: they exchange with no one and are published as they are (R9).
 
     >>> from stirred.randomness.entropy import Entropy
     >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="3/4")
@@ -462,7 +462,7 @@ _MOST_TABLES = 300
 
 
 def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
-    """Return what the margins tell about the loss, or None where R1 is all there is to say."""
+    """Return what the margins say about the loss, or None where they say nothing more than R1."""
     live, rates = np.flatnonzero(strata.live), [each.lowest for each in strata.rates]
     at_one = live[np.array([rate == 1 for rate in rates])[strata.which[live]]]
     small = bool(live.size) and bool((strata.records[live] <= _MOST_RECORDS).all())

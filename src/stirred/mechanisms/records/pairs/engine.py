@@ -56,7 +56,7 @@ from stirred.spec.rows import Row
 from stirred.spec.specification import Specification
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
-_TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
+_REVEALING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
 SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
 
 
@@ -132,6 +132,16 @@ class PairLaw(ABC):
         """Return the file with whatever else is done to it, to the ``resampled`` columns."""
         return data
 
+    def checks(self, plan: PairPlan, release: Release) -> list[Check]:
+        """Check that pairs are disjoint and agree where they must."""
+        partner = release.internal["partner"]
+        if not np.array_equal(partner[partner], np.arange(partner.size)):
+            raise failed("the pairs are not disjoint")
+        if not np.array_equal(plan.coded.codes, plan.coded.codes[partner]):
+            raise failed("a pair does not agree on what must be equal")
+        # How many were swapped is not fixed by what is published, and checks stand in the public report.
+        return [Check(what="pairs are disjoint", cells=partner.size, result="as it must be")]
+
     def inside_plan(self, data: Microdata) -> str:
         """Say how many records are exchanged, as far as it is known before the draw; for the custodian alone."""
         return ""
@@ -153,8 +163,8 @@ class PairPlan(RecordPlan):
     def outcome(self) -> list[Row]:
         """Return the rows of every plan, with what is only said inside: how many records are at risk."""
         rows = Plan.outcome(self)
-        told = self.origin.mechanism.swap_law.inside_plan(self.origin.data)
-        return [*rows[:2], *([("inside", told)] if told else []), *rows[2:]]
+        inside = self.origin.mechanism.swap_law.inside_plan(self.origin.data)
+        return [*rows[:2], *([("inside", inside)] if inside else []), *rows[2:]]
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -253,7 +263,7 @@ class PairSwap(RecordSwap):
 
     def doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
-        yield from self._telling(data, plan.specification.domain.columns)
+        yield from self._revealing(data, plan.specification.domain.columns)
         if why := self.swap_law.problem(data).stuck():
             yield nothing_moves(why)
             return
@@ -263,15 +273,15 @@ class PairSwap(RecordSwap):
             remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
         )
 
-    def _telling(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
-        """Yield the doubts about held columns that tell where a record was: those of a permutation swap."""
+    def _revealing(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
+        """Yield the doubts about held columns that reveal where a record was: those of a permutation swap."""
         try:
             found = self.nearest("permutation-swap", rate="1/2").plan(data).doubts
         except StirredError:  # what it cannot plan is said where it is compared
             return
         known = {*columns, *data.person_variables}
         for each in found:
-            if each.kind in _TELLING and {*each.about.split("+")} <= known:
+            if each.kind in _REVEALING and {*each.about.split("+")} <= known:
                 yield replace(each, remedy=self.swap_law.advised(each.remedy))
 
     # ---- the draw
@@ -302,16 +312,6 @@ class PairSwap(RecordSwap):
         lone = rows.drop("partner")[release.internal["unswapped"]]
         write_frame(lone, written.internal / "unswapped.parquet", note=dict(note))
 
-    def _own_checks(self, plan: PairPlan, release: Release) -> list[Check]:
-        """Check that pairs are disjoint and agree where they must."""
-        partner = release.internal["partner"]
-        if not np.array_equal(partner[partner], np.arange(partner.size)):
-            raise failed("the pairs are not disjoint")
-        if not np.array_equal(plan.coded.codes, plan.coded.codes[partner]):
-            raise failed("a pair does not agree on what must be equal")
-        # How many were swapped is not fixed by what is published, and checks stand in the public report.
-        return [Check(what="pairs are disjoint", cells=partner.size, result="as it must be")]
-
     @property
     def in_three(self) -> tuple[str, str, str]:
         """Return in three sentences what is promised and what is not."""
@@ -328,11 +328,11 @@ class PairSwap(RecordSwap):
         return [*self.in_three]
 
     def sections(self, plan: Any) -> list[Section]:
-        told = [fact.sentence for fact in plan.facts]
-        return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *told))]
+        facts = [fact.sentence for fact in plan.facts]
+        return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *facts))]
 
     def inside(self, plan: Any, release: Release) -> list[Section]:
-        """Return how many were exchanged: nothing that is published tells it."""
+        """Return how many were exchanged: nothing that is published says it."""
         found, records = release.internal["log"], release.internal["partner"].size
         share = percent(Fraction(found["exchanged"], max(records, 1)), digits=3)
         words = (
