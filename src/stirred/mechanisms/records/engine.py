@@ -26,7 +26,7 @@ from stirred.data.column_evidence import SwapColumns
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
-from stirred.data.problems import DataError, bad_plan, number
+from stirred.data.problems import DataError, PlanError, bad_plan, number
 from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
 from stirred.mechanisms.protocol import (
@@ -65,6 +65,7 @@ from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import Problem
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
@@ -242,8 +243,6 @@ class Swap(RecordSwap):
     # Each is advised and compared with the others; ``registry.family`` lists them.
     family: ClassVar[SwapFamily] = SwapFamily()
     by_column: ClassVar[bool] = True
-    # Why it is not said whom it changes, and what to do instead, where that depends on what it protects.
-    unsaid: ClassVar[tuple[str, str] | None] = None
 
     settings: SwapSettings
 
@@ -412,18 +411,23 @@ class Swap(RecordSwap):
         yield from revealing_columns(data, searched)
         yield from similar_in_roles(plan.strata, plan.swap)
 
+    @property
+    def hidden(self) -> Problem | None:
+        """Return why it is not said whom it changes, where that depends on counts that it protects."""
+        return next((each.hidden for each in (self.swap_law, *self.steps) if each.hidden is not None), None)
+
     def areas_changed(self, plan: SwapPlan) -> Any:
         """Return for each combination of swap values how many records have it and which share is expected to change.
 
         A function of the invariants. Small areas are where swaps of the family differ most. None where a response
         protects the areas themselves.
         """
-        if self.unsaid is not None:
-            raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
+        if self.hidden is not None:
+            raise PlanError([self.hidden])
         if {*plan.perturbed} & {*self.swap}:
             return None
         # The plan may be that of another member, whose invariants are the same.
-        swap, margins, share = plan.swap, plan.strata.margins, self.swap_law.changed_where_live(plan.strata, plan.swap)
+        swap, margins, share = plan.swap, plan.strata.margins, self.swap_law.changed(plan.strata, plan.swap)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
         changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
         own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
@@ -534,7 +538,7 @@ class Swap(RecordSwap):
     @property
     def cell_law(self) -> SwapCellLaw | None:
         family, law = self.family, self.swap_law
-        if law.protects_moves or (family.moved is None and family.redrawn is None):
+        if law.hidden is not None or (family.moved is None and family.redrawn is None):
             return None
         found = SwapCellLaw(
             match=self.match,

@@ -138,21 +138,24 @@ class SwapLaw(ABC):
         """Return the expected share of records that move, for each stratum; not a number where that is protected."""
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that change their swap value, for each value of each stratum."""
+        """Return the expected share of records that change their swap value, for each value of each stratum.
+
+        It is 0 in strata that are not live.
+        """
         margins, moved = strata.margins, self.moved(strata, swap)
         # Permutations that move as many are as likely: a moved record goes to any other's place.
         stratum = margins.stratum
         n = strata.records[stratum].astype(np.float64)
-        return np.asarray(moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1))
-
-    def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the same, 0 in strata that are not live."""
-        return np.where(strata.live[strata.margins.stratum], self.changed(strata, swap), 0.0)
+        changed = moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1)
+        return np.where(strata.live[stratum], changed, 0.0)
 
     @property
-    def protects_moves(self) -> bool:
-        """Say whether whom it moves depends on counts that it protects; mean and variance of cells do, too (R18)."""
-        return False
+    def hidden(self) -> Problem | None:
+        """Return why it is not said whom it changes, where that depends on counts that it protects.
+
+        Mean and variance of cells depend on these, too (R18).
+        """
+        return None
 
     def decisive(self, strata: Strata) -> StratumRow | None:
         """Return the stratum that sets the loss, where rates differ; None where there is nothing to say."""
@@ -260,6 +263,11 @@ class SwapStep(ABC):
     def matched(self) -> tuple[str, ...]:
         """Return what it matches on besides the match variables."""
         return ()
+
+    @property
+    def hidden(self) -> Problem | None:
+        """Return why it is not said whom the swap changes, where that depends on counts that it protects."""
+        return None
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
         """Yield what is wrong with the columns of a file, of which those are released and not matched."""

@@ -144,9 +144,9 @@ class SwapPlan(RecordPlan):
     def expected_change(self) -> ExpectedChange | None:
         """Return what is expected to change; None where it depends on what is protected."""
         mechanism = self.origin.mechanism
-        if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
+        if mechanism.hidden is not None or self.perturbed:
             return None
-        records, share = self.strata.margins.count, mechanism.swap_law.changed_where_live(self.strata, self.swap)
+        records, share = self.strata.margins.count, mechanism.swap_law.changed(self.strata, self.swap)
         still = int(records[share < _LEAST_SHARE].sum())
         return ExpectedChange(expected=float((records * share).sum()), still=still)
 

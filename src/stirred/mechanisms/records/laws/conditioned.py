@@ -186,9 +186,11 @@ class ConditionedLaw(SwapLaw):
 
         rate, margins = self.rate, strata.margins
         if rate == 1:
-            return 1 - margins.count / margins.records[margins.stratum].astype(np.float64)
-        odds = float(rate / (1 - rate)) * self._float_masses(swap, margins)
-        return expected_changes(margins.stratum, margins.count, odds)
+            changed = 1 - margins.count / margins.records[margins.stratum].astype(np.float64)
+        else:
+            odds = float(rate / (1 - rate)) * self._float_masses(swap, margins)
+            changed = expected_changes(margins.stratum, margins.count, odds)
+        return np.where(strata.live[margins.stratum], changed, 0.0)
 
     def _float_masses(self, swap: Coded, margins: SwapMargins) -> Shares:
         """Return the mass of every value of every stratum, in double precision."""

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Check, Curve, Release, StratumAudit, SwapFamily, failed
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.family import MemberScale
@@ -157,8 +156,14 @@ class PermutationLaw(ClassLaw):
         return not self.followed and self.imputed is None
 
     @property
-    def protects_moves(self) -> bool:
-        return bool(self.followed)
+    def hidden(self) -> Problem | None:
+        if not self.followed:
+            return None
+        return Problem(
+            what="whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
+            where="rates",
+            remedy="compare its loss by `stirred plan`, one plan at a time",
+        )
 
     @property
     def stratum_law(self) -> str:
@@ -245,16 +250,6 @@ class PermutationLaw(ClassLaw):
         if not self.rules:  # the strata may be those of a plan at another rate
             return permutation_share(strata.records, np.full(strata.count, float(self.rate)))
         return varying_shares(strata)
-
-    def changed(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the share of records that change their value; refuse where it depends on what is protected."""
-        if not self.followed:
-            return ClassLaw.changed(self, strata, swap)
-        raise bad_plan(
-            "whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
-            where="rates",
-            remedy="compare its loss by `stirred plan`, one plan at a time",
-        )
 
     def decisive(self, strata: Strata) -> StratumRow | None:
         if strata.by_record is None and len({strata.rates[kind] for kind in np.unique(strata.which[strata.live])}) < 2:

@@ -29,6 +29,7 @@ from stirred.spec.budget import Derived
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
+from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import psa_sharp_epsilon
 
@@ -75,6 +76,15 @@ class FinerSwap(SwapStep):
     @property
     def matched(self) -> tuple[str, ...]:
         return self.fine_match
+
+    @property
+    def hidden(self) -> Problem | None:
+        # Who changes a value in the second stage depends on the fine margins, which are not invariant.
+        return Problem(
+            what="whom the two-stage swap moves depends on counts that it protects",
+            where="two-stage-swap",
+            remedy="compare its loss and its share moved by `stirred plan`, one plan at a time",
+        )
 
     @property
     def words(self) -> StepWords:
@@ -199,12 +209,6 @@ class TwoStageSwap(RatedSwap):
     title: ClassVar[str] = "two-stage swapping"
     settings_model: ClassVar[type[SwapSettings]] = TwoStageSettings
     family: ClassVar[SwapFamily] = SwapFamily(moved=permutation_moved)
-    # Who changes a value in the second stage depends on the fine margins, which are not invariant.
-    unsaid: ClassVar[tuple[str, str] | None] = (
-        "whom the two-stage swap moves depends on counts that it protects",
-        "compare its loss and its share moved by `stirred plan`, one plan at a time",
-    )
-
     settings: TwoStageSettings
     swap_law: PermutationLaw
     steps: tuple[FinerSwap]
