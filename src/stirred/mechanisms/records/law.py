@@ -55,12 +55,6 @@ class SmallFile(NamedTuple):
     columns: Mapping[str, Sequence[Any]]
     settings: Mapping[str, Any]
 
-    @classmethod
-    def of_pairs(cls, records: Any, *, swap: Sequence[str]) -> SmallFile:
-        """Return the file of (hold, swap) pairs, with one variable on each side."""
-        columns = {"held": [held for held, _ in records], swap[0]: [value for _, value in records]}
-        return cls(columns, {"match": (), "swap": swap[:1], "hold": ("held",)})
-
 
 class SwapLaw(ABC):
     """One law of the family, a frozen dataclass in practice; both tables of Proposition 4 are its invariants."""
@@ -185,8 +179,9 @@ class SwapLaw(ABC):
         return [tables_with_margins(hold, swap) for hold, swap in self.audited]
 
     def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
-        """Return such a file as columns."""
-        return SmallFile.of_pairs(records, swap=swap)
+        """Return such a file as columns: one variable on each side."""
+        columns = {"held": [held for held, _ in records], swap[0]: [value for _, value in records]}
+        return SmallFile(columns, {"match": (), "swap": swap[:1], "hold": ("held",)})
 
     @abstractmethod
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
@@ -225,19 +220,19 @@ class SwapLaw(ABC):
 
 
 class StepWords(NamedTuple):
-    """What pages say of a step: its settings behind the rate, whom it changes besides the swap, what it adds to
-    strata.parquet, and what readers of the released tables must know."""
+    """What pages say of a step."""
 
-    setting: str
-    columns: str
-    moved: str = ""
-    readers: tuple[str, ...] = ()
+    setting: str  # behind the rate
+    columns: str  # that it adds to strata.parquet
+    moved: str = ""  # whom it changes besides the swap
+    readers: tuple[str, ...] = ()  # what readers of the released tables must know
 
 
 class SwapStep(ABC):
     """Something done to the records before they exchange values, or after: a value, a frozen dataclass in practice.
 
-    A swap has any number of steps, and its engine takes them one after the other. What has a default here does nothing.
+    The engine takes the steps of a swap one after the other; the first one decides which small files are audited. What
+    has a default here does nothing.
     """
 
     __slots__ = ()
