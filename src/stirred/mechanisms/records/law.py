@@ -7,7 +7,7 @@ the life of a release and asks its law. Exact laws on small files, by enumeratio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -47,6 +47,8 @@ Policy = PermutationSwapping | Derived
 
 # From the (hold, swap) pairs of one stratum to the law of the released pairs.
 StratumLaw = Callable[[Any], Law]
+# The records of a small file: match, hold and swap values.
+File = tuple[tuple[Any, ...], ...]
 
 
 class SmallFile(NamedTuple):
@@ -335,6 +337,23 @@ def permutation_law(records: Sequence[tuple[Hashable, Hashable]], chance: Callab
         outcomes[table] = outcomes.get(table, Fraction(0)) + chance(sigma)
     total = sum(outcomes.values())
     return Law({table: p / total for table, p in outcomes.items()})
+
+
+def chained(first: Law, then: Callable[[Any], Law]) -> Law:
+    """Return the law of a second mechanism applied to what the first released."""
+    outcomes: dict[Hashable, Fraction] = {}
+    for middle, p in first.probabilities.items():
+        for outcome, q in then(middle).probabilities.items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + p * q
+    return Law(outcomes)
+
+
+def together(laws: Iterable[Law], rows: Callable[[Any], Iterable[Any]]) -> Law:
+    """Return the law of the rows of independent outcomes, taken together in one file."""
+    law = Law.certain(())
+    for each in laws:
+        law = law.times(each).pushed(lambda both: tuple(sorted([*both[0], *rows(both[1])])))  # type: ignore[index]
+    return law
 
 
 def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:

@@ -20,8 +20,13 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.plan import SwapPlan
-from stirred.mechanisms.records.steps.chains import perturbed_before, response_epsilon
-from stirred.mechanisms.records.steps.response import Response, ResponseSwap, respond
+from stirred.mechanisms.records.steps.response import (
+    Response,
+    ResponseSwap,
+    perturbed_before,
+    respond,
+    response_epsilon,
+)
 from stirred.randomness.entropy import BUFFER_WORDS
 from stirred.spec.budget import Budget
 from stirred.spec.doubts import Doubt

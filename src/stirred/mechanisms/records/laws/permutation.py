@@ -358,6 +358,21 @@ class PermutationLaw(ClassLaw):
         return Curve(points=points, marked=chosen, least=least, x="swap rate", y=y)
 
 
+def law_by_match(settings: Any, *, member: str) -> PermutationLaw:
+    """Return the law of the permutation swap inside the steps, whose rates may depend on match variables only.
+
+    What is proven about steps (R13 to R15) is for swaps that treat all records of a stratum alike.
+    """
+    rate = probability(settings.rate, where="rate")
+    declared = declared_rules(
+        settings.rates,
+        allowed=settings.match,
+        only=f"rates of the {member} swap may depend on match variables",
+        remedy="name values of match variables; permutation-swap takes hold and swap variables too",
+    )
+    return PermutationLaw(rate=rate, declared=declared, match=tuple(settings.match))
+
+
 def _live_records(hold: Sequence[int], swap: Sequence[int]) -> int:
     """Return the size of a stratum; 0 where it has one hold or swap value, one table and nothing to swap (R1)."""
     return sum(hold) if len(hold) > 1 and len(swap) > 1 else 0

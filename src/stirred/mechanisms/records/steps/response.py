@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations, product
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,29 +21,32 @@ from stirred.data.problems import bad_plan, counted, listed, number
 from stirred.mechanisms.protocol import Rate, RateLosses, Settings, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels import addressing
-from stirred.mechanisms.records.law import PAPER, Policy, SmallFile, StepWords, StratumLaw, SwapStep
-from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, sharp_policy
+from stirred.mechanisms.records.law import (
+    PAPER,
+    File,
+    Policy,
+    SmallFile,
+    StepWords,
+    StratumLaw,
+    SwapStep,
+    chained,
+    together,
+)
+from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, law_by_match, sharp_policy
 from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan, no_bound, nothing_moves
 from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
-from stirred.mechanisms.records.steps.chains import (
-    chained,
-    law_by_match,
-    perturbed_before,
-    response,
-    response_epsilon,
-)
 from stirred.mechanisms.records.strata import Strata
 from stirred.randomness.bernoulli import bernoulli_array
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import integers_below
 from stirred.spec.budget import Derived
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import ZERO, Exact
+from stirred.spec.exact import INFINITE, ZERO, Exact, ln
 from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, wrong
 from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
 
@@ -429,3 +432,69 @@ def _typed(column: pl.Series, values: Sequence[str]) -> list[Value | None]:
     typed = pl.Series(values).cast(column.dtype, strict=False)
     same = typed.cast(pl.String) == pl.Series(values)
     return [value if kept else None for value, kept in zip(typed.to_list(), same.to_list(), strict=True)]
+
+
+# ---- the budget and the exact law of a response
+
+
+class PerturbedBudget(NamedTuple):
+    """The losses of a swap with a perturbation, by which margins are taken as invariant.
+
+    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone. With the
+    sizes of the strata only, nothing is promised.
+    """
+
+    both: Exact
+    one: Exact
+
+
+def response_epsilon(change: Fraction, *, values: int) -> Exact:
+    """Return the loss of randomised response per record: with probability ``change`` another of the declared values.
+
+    Each of the others is equally likely. 0 where all values are equally likely, infinite where some value is certain or
+    impossible.
+
+    >>> response_epsilon(Fraction(1, 10), values=2), response_epsilon(Fraction(2, 3), values=3)
+    (Exact('ln(9)'), Exact('0'))
+    """
+    if values < 2:
+        raise wrong(f"{values} value to choose from", where="values", remedy="declare two values or more")
+    if change in (0, 1):
+        return INFINITE
+    odds = (1 - change) * (values - 1) / change
+    return ln(max(odds, 1 / odds))
+
+
+def perturbed_before(swap: Exact, response: Exact, *, rest: Exact = ZERO) -> PerturbedBudget:
+    """Return the losses of randomised response on swap values, or on held ones, and then a swap (R14).
+
+    One kernel for all records of a stratum commutes with every swap that treats permutations by their
+    number of moved records alone (permutation, Mallows, shuffle), so that either protects. It does not hold for the
+    conditioned swap, which does not commute: there the response alone counts, and the rest is post-processing. The
+    perturbed margin is no invariant: it must stay unpublished, and settings must not use it.
+
+    The response protects its own variable only. Where other variables are swapped together with it, or held
+    together with it, ``rest`` is the loss of the swap in those strata where they have two values: a record
+    may change its value *and* the place of the others, so that both losses add up, and with both margins as invariants
+    the swap alone protects the others.
+
+    >>> perturbed_before(ln(14), ln(9)).both
+    Exact('ln(9)')
+    >>> perturbed_before(ln(14), ln(9), rest=ln(14)).one
+    Exact('ln(126)')
+    """
+    return PerturbedBudget(both=max(rest, min(swap, response)), one=response + rest)
+
+
+def response(values: Sequence[Hashable], *, change: Fraction, place: int) -> Callable[[File], Law]:
+    """Return randomised response on one column: another value, each equally likely, with probability ``change``.
+
+    >>> len(response("xy", change=Fraction(1, 10), place=2)(((0, "a", "x"), (0, "b", "y"))))
+    4
+    """
+
+    def answers(row: tuple[Any, ...]) -> Law:
+        chances = {value: 1 - change if row[place] == value else change / (len(values) - 1) for value in values}
+        return Law({(*row[:place], value, *row[place + 1 :]): chance for value, chance in chances.items()})
+
+    return lambda file: together(map(answers, file), lambda row: [row])

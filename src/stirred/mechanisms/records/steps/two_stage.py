@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,20 +17,29 @@ from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import FINE_COLUMNS, Names, Progress, Rate, SwapCellLaw, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.law import SmallFile, StepWords, StratumLaw, SwapStep, tables_with_margins
+from stirred.mechanisms.records.law import (
+    File,
+    SmallFile,
+    StepWords,
+    StratumLaw,
+    SwapStep,
+    chained,
+    tables_with_margins,
+    together,
+)
 from stirred.mechanisms.records.laws.counting import permutation_moved
-from stirred.mechanisms.records.laws.permutation import PermutationLaw
+from stirred.mechanisms.records.laws.permutation import PermutationLaw, law_by_match
 from stirred.mechanisms.records.laws.varying import permutation_share
 from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
 from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
-from stirred.mechanisms.records.steps.chains import chained, law_by_match, stage, staged_epsilon
 from stirred.mechanisms.records.strata import Positions, Shares
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived
+from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, wrong
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import psa_sharp_epsilon
 
@@ -235,3 +245,46 @@ def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records:
     back = first / np.maximum(records[within] - 1, 1)
     moved = 1 - (1 - fine) * (1 - first) - fine * back
     return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
+
+
+# ---- the budgets and the exact law of stages
+
+
+def staged_epsilon(stages: Sequence[Exact]) -> tuple[Exact, ...]:
+    """Return the budgets of swapping in nested strata: one for each level of matching, the coarsest first (R13).
+
+    Each has its own invariants: under the flavor of a coarse level the finer margins of the swap values are *not*
+    invariant, and relative to the finest ones the smallest budget of all stages holds.
+    ``stages`` are the budgets of the single stages, the coarsest first; a finer one must hold in *every*
+    universe that the coarser stages can reach. The laws of the finer stages depend on nothing (permutation, Mallows and
+    shuffle swaps, and the conditioned swap with a law fixed beforehand): nothing holds for laws that follow the fine
+    margins, because the coarse stage changes them.
+
+    >>> from stirred.spec.exact import ln
+    >>> staged_epsilon([ln(9), ln(4)])
+    (Exact('ln(9)'), Exact('ln(4)'))
+    """
+    if not stages:
+        raise wrong("no stage", where="stages", remedy="give at least one budget, the coarsest first")
+    return tuple(accumulate(stages, min))
+
+
+def stage(law: StratumLaw, *, within: Callable[[Any], Hashable]) -> Callable[[File], Law]:
+    """Return one stage: a swap within the strata that ``within`` makes of the match values.
+
+    Everything but the swap value is held, the match value included.
+
+    >>> from stirred.mechanisms.records.laws.permutation import varying_rate_law
+    >>> half = lambda records: varying_rate_law(records, lambda record: Fraction(1, 2))
+    >>> swap = stage(half, within=lambda m: None)
+    >>> len(swap(((0, "a", "x"), (1, "b", "y"))))
+    2
+    """
+
+    def of(file: File) -> Law:
+        parts: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
+        for match, hold, swap in file:
+            parts.setdefault(within(match), []).append(((match, hold), swap))
+        return together(map(law, parts.values()), lambda table: [(m, h, s) for (m, h), s in table])
+
+    return of
