@@ -95,14 +95,15 @@ class RecordSwap(Mechanism):
     # What changes other columns than the exchanged ones, for those where something does.
     perturbed_by: ClassVar[str] = ""
 
-    steps: tuple[SwapStep, ...] = field(default=(), init=False)
-    hold: tuple[str, ...] | None = field(default=None, init=False)  # variables to release besides; None is everything
-
     if TYPE_CHECKING:
+        steps: tuple[SwapStep, ...]
+        hold: tuple[str, ...] | None  # variables to release besides; None where that is everything else
         swap_law: Any
         match: tuple[str, ...]
         swap: tuple[str, ...]
         outside: tuple[str, ...]  # the released variables that no invariant fixes: none for most swaps
+    else:
+        steps, hold = (), None
 
     settings: Any
     threads: int | None = None
@@ -568,16 +569,14 @@ class RatedSwap(Swap):
             [f"rate {percent(self.swap_law.base_rate)}{others}", *(step.words.setting for step in self.steps)]
         )
 
-    def rate_losses(self, plan: SwapPlan) -> RateLosses | None:
-        if self.outside and not plan.exposed.live.any():  # the step protects, at any rate
-            return None
+    def rate_losses(self, plan: SwapPlan) -> RateLosses:
         law, of_file = self.swap_law, (plan.exposed, plan.swap)
         found = RateLosses(
             losses=partial(law.losses, *of_file),
             gentlest=partial(law.rate_reaching, *of_file),
             reaching=partial(law.rates_reaching, *of_file),
         )
-        return reduce(lambda known, step: step.rate_losses(known), self.steps, found)
+        return reduce(lambda known, step: step.rate_losses(known, plan), self.steps, found)
 
 
 def _bulk() -> Any:

@@ -286,7 +286,7 @@ class SwapStep(ABC):
         """Yield the doubts about a promise as a whole: too little moves, or nothing is promised."""
         return empty_promise(plan)
 
-    def rate_losses(self, losses: RateLosses) -> RateLosses:
+    def rate_losses(self, losses: RateLosses, plan: SwapPlan) -> RateLosses:
         """Return how the loss follows from a rate with this step, from how it does without."""
         return losses
 

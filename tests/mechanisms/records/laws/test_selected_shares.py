@@ -87,7 +87,5 @@ def test_the_margins_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch)
     swap = ConditionedSwap(match=["size"], swap=["county"], rate="1/2", hold=["row"])
     plan = swap.plan(homes)
     swap.areas_changed(plan)
-    by_rate = swap.rate_losses(plan)
-    assert by_rate is not None
-    by_rate.losses(RATES)
+    swap.rate_losses(plan).losses(RATES)
     assert calls == [2]

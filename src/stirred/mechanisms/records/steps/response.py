@@ -251,13 +251,14 @@ class Response(SwapStep):
                 remedy="match on fewer or coarser variables",
             )
 
-    def rate_losses(self, losses: RateLosses) -> RateLosses:
+    def rate_losses(self, losses: RateLosses, plan: SwapPlan) -> RateLosses:
         def refused(epsilon: Exact) -> Any:
             what = "the loss of the response swap depends on the rate and on change"
             raise bad_plan(what, where="epsilon", remedy="give both and see the loss with `stirred plan`")
 
         def both(rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-            return [(rate, self.loss + loss) for rate, loss in losses.losses(rates)]
+            # Where nothing else can be swapped, the response protects at any rate.
+            return [(rate, self.loss + loss) for rate, loss in losses.losses(rates) if plan.exposed.live.any()]
 
         return RateLosses(losses=both, gentlest=refused, reaching=refused)
 
