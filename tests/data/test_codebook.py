@@ -15,12 +15,12 @@ from stirred.data.codebook import (
     FILES,
     Codebook,
     CodeHierarchy,
+    CodeTree,
     StructuralZero,
     Type,
     Variable,
 )
-from stirred.data.codebook_file import json_schema
-from stirred.data.hrc import CodeTree, parse_hrc, read_hrc
+from stirred.data.codebook_file import json_schema, parse_hrc, read_hrc
 from stirred.data.problems import DataError
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import StirredError

@@ -66,6 +66,8 @@ def misfits(
             what, how = f"there is no setting called '{last}'", hint or "remove it, or check its spelling"
         elif kind == "missing":
             what, how = f"'{last}' is missing", "add it"
+        elif kind == "too_short" and detail["ctx"]["min_length"] == 1:
+            what, how = f"{_brief(detail)} is empty", "write one value or more"
         elif kind != "literal_error" and detail["loc"][-1:] != place[-1:] and detail["loc"][-1] in _NUMBERS:
             what = f"{_brief(detail)} is not a number or text that can be used here"
             how = "write one such as 2, 0.05, '1/20' or '5%'"
@@ -138,14 +140,14 @@ def _misshapen(
         begin = f"{hint}There are" if (hint := meant(tag, names)) else "write one of"
         return f"there is no {word} '{tag}'", f"{begin} {', '.join(names)}"
     if len(place) == 1 and (key := str(place[0])) in model.model_fields and _parts(model, key):
-        if kind == "list_type" and isinstance(given, dict):
+        if kind in ("list_type", "tuple_type") and isinstance(given, dict):
             return "it is a list, and this is one entry", f"write [[{called(key)}]], with double brackets"
         if kind == "model_type" and isinstance(given, list):
             return "it is not a list", f"write [{called(key)}], with single brackets"
     if kind not in _SHAPES:
         return None
     shape, example = _SHAPES[kind]
-    if kind == "list_type" and isinstance(given, str | int):
+    if kind in ("list_type", "tuple_type") and isinstance(given, str | int):
         example = f'["{given}"]'
     *_, last = ("", *(part for part in place if isinstance(part, str)))
     if not last:

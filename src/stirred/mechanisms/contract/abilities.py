@@ -10,13 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 from pydantic import BaseModel
 
-from stirred.data.microdata import Microdata
 from stirred.mechanisms.contract.release import Progress
 from stirred.mechanisms.contract.shown import Grid, Picture
-from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import Exact
 from stirred.spec.rows import Row
 
@@ -28,12 +25,11 @@ class Exchange:
     """A swap whose permutation of the records is drawn by the sizes of its strata alone, whatever the records hold.
 
     ``of`` are the columns that are exchanged between records with equal values ``within``. Noise on tables of the
-    swapped file then has a promise of its own (swapping theory R15); ``drawn`` returns that file, which stays inside.
+    swapped file then has a promise of its own (swapping theory R15).
     """
 
     within: tuple[str, ...]
     of: tuple[str, ...]
-    drawn: Callable[[Microdata, Entropy], pl.DataFrame] | None = None
 
     def crosses(self, columns: Collection[str]) -> bool:
         """Say whether a table of these columns crosses exchanged with held ones: the swap changes no other table."""

@@ -21,8 +21,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
-from stirred.data.column_doubts import revealing_columns
-from stirred.data.column_evidence import SwapColumns
+from stirred.data.column_doubts import SwapColumns, revealing_columns
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
@@ -439,12 +438,7 @@ class Swap(RecordSwap):
     @property
     def exchange(self) -> Exchange | None:
         by_sizes = self.swap_law.by_sizes and not self.steps
-        return Exchange(within=self.match, of=self.swap, drawn=self._drawn_file) if by_sizes else None
-
-    def _drawn_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
-        plan = self.plan(data, doubts=False)
-        file: SwappedFile = self._swapped(self._narrowed(data), plan, entropy, None)["file"]
-        return pl.concat([*file.households()])
+        return Exchange(within=self.match, of=self.swap) if by_sizes else None
 
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
         data = reduce(lambda known, step: step.before(known, entropy), self.steps, data)

@@ -138,7 +138,7 @@ def invariant_toml(invariant: Invariant) -> str:
     >>> print(invariant_toml(Margin(of="household", variables=("size", "county"))))
     { kind = "margin", of = "household", variables = ["size", "county"] }
     """
-    from stirred.data.codebook import toml_value
+    from stirred.data.codebook_file import toml_value
 
     return toml_value(_stated(invariant_out(invariant)))
 

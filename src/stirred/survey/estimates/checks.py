@@ -193,7 +193,7 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
     data = as_microdata(data)
     file, design, problems = data.households, design_of(data), []
     numeric = {name for each in mechanism.estimates for name in (each.variable, each.denominator) if name}
-    for name in dict.fromkeys([*mechanism.columns, *design.columns]):
+    for name in dict.fromkeys([*mechanism.sample_columns, *design.columns]):
         if name not in file.columns:
             problems.append(_missing(mechanism, name, data))
         elif missing := file[name].null_count():
