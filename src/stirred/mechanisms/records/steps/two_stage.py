@@ -205,6 +205,7 @@ class TwoStageSwap(RatedSwap):
     stage; relative to the fine ones the smaller of both, by the sizes of the fine strata alone, because which
     of them have anything to swap is no invariant here.
 
+    >>> import polars as pl
     >>> swap = TwoStageSwap(match=["size"], fine_match=["tenure"], swap=["county"], rate="1/10", fine_rate="1/2")
     >>> homes = pl.DataFrame({"size": [1] * 4, "tenure": list("oorr"), "county": list("ABAB"), "age": [1, 2, 3, 4]})
     >>> plan = swap.plan(homes)
