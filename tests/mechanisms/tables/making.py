@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata
+from stirred.data.microdata import as_microdata
 from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.tables.budgets import REFERENCE
 from stirred.mechanisms.tables.phsafe import PHSafe

@@ -277,7 +277,7 @@ def test_where_nothing_published_is_swapped_the_earlier_name_is_the_noise_alone(
 
 
 def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stirred.data.exposed.MOST_EXPOSED", Fraction(1, 3))
+    monkeypatch.setattr("stirred.data.uniqueness.MOST_EXPOSED", Fraction(1, 3))
     homes = pl.DataFrame(
         {
             "pid": [f"P{number:04d}" for number in range(60)],

@@ -24,8 +24,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.frames import as_read, read_frame, write_frame
-from stirred.data.given import like
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, like
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, listed

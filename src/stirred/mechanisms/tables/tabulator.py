@@ -19,8 +19,7 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, columns_beside
+from stirred.data.microdata import Microdata, as_microdata, columns_beside
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import (
     Fact,

@@ -13,8 +13,7 @@ import polars as pl
 
 from stirred.data.columns import select
 from stirred.data.frames import as_read, read_frame
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, missing_column
+from stirred.data.microdata import Microdata, as_microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.record_doubts import PublishedTable, clamped_doubts
 from stirred.mechanisms.protocol import Check, Written, failed

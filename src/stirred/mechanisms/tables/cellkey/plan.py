@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, absent_variable, missing_column
+from stirred.data.microdata import Microdata, absent_variable, as_microdata, missing_column
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys

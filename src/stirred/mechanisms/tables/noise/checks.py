@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
-from stirred.data import exposed
+from stirred.data import uniqueness
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.columns import select
-from stirred.data.exposed import exposed_doubt
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, absent_variable, null_problem
+from stirred.data.microdata import Microdata, absent_variable, as_microdata, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.data.steps import NUMBER
+from stirred.data.uniqueness import exposed_doubt
 from stirred.data.whole import decimal_commas
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
 from stirred.mechanisms.tables.engine import (
@@ -235,7 +234,7 @@ def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap
     for name in swap.match:
         yield from similar_values(name, data.households[name].unique())
     found = plan_exposure(plan)
-    if found is not None and (doubt := exposed_doubt(found, most=exposed.MOST_EXPOSED, set_by="the default")):
+    if found is not None and (doubt := exposed_doubt(found, most=uniqueness.MOST_EXPOSED, set_by="the default")):
         yield doubt
 
 
