@@ -10,8 +10,8 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Probability, Progress, PublicFile, ReleasedColumns, Settings
-from stirred.mechanisms.tables.engine import TableMechanism, TablePlan, audit_promise, declared_cells
+from stirred.mechanisms.protocol import Probability, Progress, Settings
+from stirred.mechanisms.tables.engine import TableMechanism, TablePlan, declared_cells
 from stirred.mechanisms.tables.query import Ask, Query
 from stirred.spec import PURE, Budget, Domain, InputPremetric, Multiverse, Specification, exact
 from stirred.spec.shift_law import ShiftLaw
@@ -76,9 +76,6 @@ class GeometricTables(TableMechanism):
             released[title] = cells.with_columns(count=ask(query, cells["count"].to_numpy()))
         return released
 
-    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
-        return []
-
     def reading_tables(self, plan: Any) -> Sequence[str]:
         return ["The noise has mean 0 and does not depend on the counts."]
 
@@ -95,6 +92,3 @@ class GeometricTables(TableMechanism):
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         return self.specification("small", self.declared_columns)
-
-    def audit_bundle(self, bundle: Any, found: Any) -> None:
-        audit_promise(self.specification, bundle, found)

@@ -208,6 +208,8 @@ class TableMechanism(Mechanism):
 
     # ---- the plan
 
+    specification: Any  # returns the promise, by name, columns, stage and imputation of a file
+
     @abstractmethod
     def draft(self, data: Microdata, *, doubts: bool) -> Any:
         """Return the plan for a file whose columns were checked, without its own doubts.
@@ -343,6 +345,37 @@ class TableMechanism(Mechanism):
             "result": "the true numbers with the noise drawn; the rest follows from them",
         }
 
+    # ---- the audit of a bundle
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        audit_promise(self.specification, bundle, found)
+        tables = self._audit_files(bundle, found)
+        for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
+            found.bad(what, where="public")
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        found.unchecked.append(UNSTATED)
+        cls._audit_files(bundle, found)
+
+    @classmethod
+    def _audit_files(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
+        """Return the files that have their declared columns; add a problem for others, and for records."""
+        audit_records(bundle, found)
+        audit_cells(bundle, found, whole=True)
+        files = {}
+        for name, columns in cls.columns.items():
+            table = bundle.side(f"{name}.parquet")
+            if table is None:
+                continue
+            if are_declared(table.columns, columns) and table.schema.get("count", pl.Int64) == pl.Int64:
+                files[name] = table
+                found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
+            else:
+                found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
+        found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
+        return files
+
     # ---- pages
 
     @abstractmethod
@@ -363,21 +396,6 @@ def audit_records(bundle: BundleFiles, found: Findings) -> None:
     """Add a problem for each file of records in a bundle."""
     for path in _records(bundle.public):
         found.bad("records are published, and the promise is about tables alone", where=f"public/{path.name}")
-
-
-def audit_columns(declared: Mapping[str, Columns], bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
-    """Return the published tables that have their declared columns; add a problem for each other one."""
-    tables = {}
-    for name, columns in declared.items():
-        table = bundle.side(f"{name}.parquet")
-        if table is None:
-            continue
-        if are_declared(table.columns, columns) and table.schema.get("count", pl.Int64) == pl.Int64:
-            tables[name] = table
-            found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
-        else:
-            found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
-    return tables
 
 
 def audit_promise(

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import DataError, bad_plan, listed
@@ -32,12 +31,8 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.tables.budgets import BudgetFile, budget_of
 from stirred.mechanisms.tables.engine import (
-    UNSTATED,
     TableMechanism,
     TablePlan,
-    audit_columns,
-    audit_promise,
-    audit_records,
 )
 from stirred.mechanisms.tables.query import INTERVAL, Query, intervals, schema_of
 from stirred.randomness.cell_law import LEVEL, half_width, variance_of
@@ -236,24 +231,6 @@ class Tabulator(TableMechanism):
 
     def verified(self, title: str) -> dict[str, str]:
         return {"what": title, "result": "counts and sums of counts with the noise drawn, nothing adjusted"}
-
-    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        audit_promise(self.specification, bundle, found)
-        tables = self._audit_columns(bundle, found)
-        for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
-            found.bad(what, where="public")
-
-    @classmethod
-    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        found.unchecked.append(UNSTATED)
-        cls._audit_columns(bundle, found)
-
-    @classmethod
-    def _audit_columns(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
-        audit_records(bundle, found)
-        tables = audit_columns(cls.columns, bundle, found)
-        found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
-        return tables
 
     def reading_tables(self, plan: Any) -> list[str]:
         return [

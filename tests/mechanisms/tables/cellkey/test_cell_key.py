@@ -14,8 +14,9 @@ import pytest
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
-from stirred.mechanisms.tables.cellkey.perturbation import KeyFile, Keys, Magnitude
+from stirred.mechanisms.tables.cellkey.perturbation import Magnitude
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,7 +16,9 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, absent_variable, missing_column
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
-from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
+from stirred.mechanisms.tables.cellkey.keys import identified, whole_keys
+from stirred.mechanisms.tables.cellkey.perturbation import summed
+from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
 from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records, column_of
 from stirred.spec.brief import published_exactly
@@ -25,9 +27,6 @@ from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import exact
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification
-
-if TYPE_CHECKING:
-    from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 
 _LARGE: Final = Fraction(1, 1000)
 _EPSILONS: Final = ("0", "1/2", "1", "2", "4")
@@ -129,13 +128,15 @@ def promised(plan: CellKeyPlan) -> list[str]:
     ]
 
 
-def _tells_tables(mechanism: CellKey) -> bool:
+def _tells_tables(mechanism: CellKeyPromise) -> bool:
     """Say whether counts that all move up as far as they can are shown and tell what they were."""
     highest = [row.count + max(row.law) for row in mechanism.table.rows]
     return highest[0] >= mechanism.threshold and all(one < other for one, other in pairwise(highest))
 
 
-def typical_errors(mechanism: CellKey, plan: CellKeyPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+def typical_errors(
+    mechanism: CellKeyPromise, plan: CellKeyPlan, corrected: Mapping[str, pl.DataFrame]
+) -> list[Typical]:
     """Return the noise of large counts by the perturbation table; nothing where something else was done before."""
     if plan.before is not None:
         return []
@@ -148,7 +149,7 @@ def typical_errors(mechanism: CellKey, plan: CellKeyPlan, corrected: Mapping[str
     return [Typical(table=t, size=size, cells=c.height, error=error, within=within) for t, c in plan.cells.items()]
 
 
-def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
+def sections(mechanism: CellKeyPromise, plan: CellKeyPlan) -> list[Section]:
     """Return the sections on the promise, the trade-off and the perturbation table."""
     found = [Section(title="What is promised", blocks=(mechanism.in_words, *promised(plan)))]
     if mechanism.trade is not None:
@@ -170,7 +171,7 @@ def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
     return found
 
 
-def check_settings(mechanism: CellKey) -> None:
+def check_settings(mechanism: CellKeyPromise) -> None:
     """Refuse settings that do not go together."""
     for where, wrong, what, remedy in (
         ("tables", any(len({*t}) < len(t) or not t for t in mechanism.tables),
@@ -194,7 +195,7 @@ def check_settings(mechanism: CellKey) -> None:
             raise bad_plan(what, where=where, remedy=remedy)
 
 
-def check(mechanism: CellKey, data: Any) -> None:
+def check(mechanism: CellKeyPromise, data: Any) -> None:
     """Raise all problems of the columns; which values they can take is not known yet."""
     data = as_microdata(data)
     columns = [*data.variables, *data.person_variables]
@@ -231,7 +232,9 @@ def check(mechanism: CellKey, data: Any) -> None:
         identified(data.households, data)
 
 
-def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], persons: Collection[str]) -> None:
+def check_released(
+    mechanism: CellKeyPromise, releases: Mapping[str, Collection[str]], persons: Collection[str]
+) -> None:
     """Refuse a table of what the mechanism before does not release: it could not be counted after the draw."""
     homes, people = releases["households"], {*releases.get("persons", ())}
     for table in mechanism.tables:
@@ -242,7 +245,7 @@ def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], 
             raise bad_plan(what, where="after", remedy="let the mechanism release it, or leave it out of the table")
 
 
-def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
+def doubts(mechanism: CellKeyPromise, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
     """Yield what speaks against a release; after another mechanism, what speaks against that."""
     if plan.before is not None:
         yield from plan.before.doubts
@@ -270,7 +273,7 @@ def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[D
         )
 
 
-def _instead(mechanism: CellKey) -> str:
+def _instead(mechanism: CellKeyPromise) -> str:
     """Say what would promise something."""
     if mechanism.sums is not None:
         return "publish counts alone: leave magnitude out"
@@ -282,7 +285,7 @@ def _instead(mechanism: CellKey) -> str:
     return "publish fewer tables; zeros = 'fixed' protects less and says so"
 
 
-def audit_bundle(mechanism: CellKey, bundle: BundleFiles, found: Findings) -> None:
+def audit_bundle(mechanism: CellKeyPromise, bundle: BundleFiles, found: Findings) -> None:
     """Check the cells of the tables, and the promise against the settings."""
     mechanism.audit_unstated(bundle, found)
     if mechanism.inner is not None:
@@ -292,7 +295,7 @@ def audit_bundle(mechanism: CellKey, bundle: BundleFiles, found: Findings) -> No
     audit_promise(mechanism.specification, bundle, found, computed=computed, also=("theorem", "assumptions"))
 
 
-def audit_unstated(kind: type[CellKey], bundle: BundleFiles, found: Findings) -> None:
+def audit_unstated(kind: type[CellKeyPromise], bundle: BundleFiles, found: Findings) -> None:
     """Check that only tables are published, with every cell once and no count below 0."""
     audit_records(bundle, found)
     audit_cells(bundle, found, whole=False)
@@ -361,7 +364,7 @@ class SmallTables:
             yield [count + self.table.added(count, key=key) for count, key in sums], Fraction(1, keys**records)
 
 
-def law(mechanism: CellKey, dataset: Any) -> Law:
+def law(mechanism: CellKeyPromise, dataset: Any) -> Law:
     """Return the exact law of the tables of a small file, records given by the values of ``names``, in order.
 
     After another mechanism the file is one of that, with a held and a disturbed value for each record.
@@ -377,7 +380,7 @@ def law(mechanism: CellKey, dataset: Any) -> Law:
     return Law(outcomes)
 
 
-def _small(mechanism: CellKey, places: Mapping[str, int]) -> SmallTables:
+def _small(mechanism: CellKeyPromise, places: Mapping[str, int]) -> SmallTables:
     return SmallTables(
         table=mechanism.table,
         variables=[sorted({places[name] for name in variables}) for variables in mechanism.tables],
@@ -388,7 +391,7 @@ def _small(mechanism: CellKey, places: Mapping[str, int]) -> SmallTables:
     )
 
 
-def audit_universes(mechanism: CellKey) -> list[list[Hashable]]:
+def audit_universes(mechanism: CellKeyPromise) -> list[list[Hashable]]:
     """Return all files of up to two records (three, of one variable), by which cells are empty if that is fixed."""
     if mechanism.inner is not None:
         # Four records in four cells have too many outputs to compare all pairs.
@@ -406,7 +409,7 @@ def audit_universes(mechanism: CellKey) -> list[list[Hashable]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def audit_specification(mechanism: CellKey, universe: Sequence[Hashable]) -> Specification:
+def audit_specification(mechanism: CellKeyPromise, universe: Sequence[Hashable]) -> Specification:
     """Return the promise for such files."""
     if mechanism.inner is not None:
         return post_process(mechanism.inner.audit_specification(universe)).specification

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,9 @@ from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Typical
 from stirred.mechanisms.tables.engine import TablePlan
 from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
+from stirred.mechanisms.tables.noise.promise import NoisePromise
 from stirred.mechanisms.tables.query import INTERVAL, intervals, with_numbers
 from stirred.spec.exact import exact
-
-if TYPE_CHECKING:
-    from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -121,7 +119,7 @@ Noisy = Mapping[str, npt.NDArray[np.int64]]
 
 
 def published(
-    mechanism: NoisyTables,
+    mechanism: NoisePromise,
     measures: Sequence[Measure],
     cells: Mapping[str, pl.DataFrame],
     noisy: Noisy,
@@ -143,7 +141,7 @@ def published(
 
 
 def _published(
-    mechanism: NoisyTables,
+    mechanism: NoisePromise,
     each: Measure,
     cells: Mapping[str, pl.DataFrame],
     noisy: npt.NDArray[np.int64],
@@ -167,7 +165,7 @@ def _published(
 
 
 def noisy_files(
-    mechanism: NoisyTables, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
+    mechanism: NoisePromise, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
 ) -> list[PublicFile]:
     """Return the sums of a plan, and the table of what is published exactly. No record."""
     found = [
@@ -187,7 +185,7 @@ def noisy_files(
     return found
 
 
-def after_in_words(mechanism: NoisyTables) -> str:
+def after_in_words(mechanism: NoisePromise) -> str:
     """Say what is done to the noisy numbers, each with its bias; the numbers themselves are always published."""
     told = []
     if mechanism.consistent:
@@ -209,7 +207,7 @@ def after_in_words(mechanism: NoisyTables) -> str:
     return ". ".join(told)
 
 
-def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
+def reading(mechanism: NoisePromise, plan: NoisePlan) -> list[str]:
     """Return what a reader of the tables must know, from public facts alone."""
     exact = mechanism.keep or mechanism.inner is not None
     lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if exact else []
@@ -236,7 +234,7 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
     return [*lines, *([f"{plan.after}."] if plan.after else [])]
 
 
-def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+def typical_errors(mechanism: NoisePromise, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
     """Return the noise of each table, by its law: the same for counts of every size.
 
     What was cut before the noise was added, persons of large households or values beyond bounds, is not known.
@@ -250,7 +248,7 @@ def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[s
     ]  # fmt: skip
 
 
-def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
+def sections(mechanism: NoisePromise, plan: NoisePlan) -> list[Section]:
     """Return the sections on noise and intervals by size of a count, and on the bias of what was done afterwards."""
     letter = plan.specification.output_premetric.parameter.removesuffix("2")
     widths = {each.title: plan.width(each) for each in plan.measures}
