@@ -291,10 +291,6 @@ class Mechanism(ABC):
         """Return which columns are exchanged within which strata, where the sizes of these alone decide the law."""
         return None
 
-    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
-        """Return the records after the draw, for a mechanism that publishes none of them; ``exchange`` says which."""
-        raise bad_plan(f"{self.name} is not a swap within strata", where="after", remedy="name a swap, or leave it out")
-
     # ---- around the draw
 
     def warm(self) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Probability, Progress, Settings
 from stirred.mechanisms.tables.engine import TableMechanism, TablePlan, declared_cells
-from stirred.mechanisms.tables.query import Ask, Query
+from stirred.mechanisms.tables.query import Query, TableAnswers
 from stirred.spec import PURE, Budget, Domain, InputPremetric, Multiverse, Specification, exact
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor
@@ -68,7 +68,7 @@ class GeometricTables(TableMechanism):
 
     # ---- the act
 
-    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> Mapping[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: TableAnswers, progress: Progress) -> Mapping[str, pl.DataFrame]:
         released = {}
         for (title, query), by in zip(self.queries.items(), self.tables, strict=True):
             counts = data.households.group_by(by).agg(pl.len().cast(pl.Int64).alias("count"))

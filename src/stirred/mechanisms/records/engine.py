@@ -425,11 +425,6 @@ class Swap(RecordSwap):
     def exchange(self) -> Exchange | None:
         return Exchange(self.match, self.swap) if self.swap_law.by_sizes and not self.steps else None
 
-    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
-        plan = self.plan(data, doubts=False)
-        file: SwappedFile = self._swapped(self._narrowed(data), plan, entropy, None)["file"]
-        return pl.concat([*file.households()])
-
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
         data = reduce(lambda known, step: step.before(known, entropy), self.steps, data)
         # Codes of the changed file alone decide the released order: what was in the input leaves no trace in it.

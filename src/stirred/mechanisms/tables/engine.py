@@ -36,6 +36,7 @@ from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
     Check,
+    ExpectedError,
     Frames,
     Mechanism,
     Opening,
@@ -49,7 +50,7 @@ from stirred.mechanisms.protocol import (
     confidence_of,
     failed,
 )
-from stirred.mechanisms.tables.query import CHUNK, Ask, Columns, DrawnAnswers, KeptAnswers, are_declared
+from stirred.mechanisms.tables.query import CHUNK, Columns, DrawnAnswers, KeptAnswers, TableAnswers, are_declared
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
@@ -167,14 +168,25 @@ class TableMechanism(Mechanism):
         return None if after is None else mechanism_before(after, unit=self.unit, published=self.table_sources)
 
     @property
+    def declared_columns(self) -> Sequence[str]:
+        """Return the columns whose values must be declared: those that make cells."""
+        return [*dict.fromkeys(name for variables in self.tables or () for name in variables)]
+
+    @property
     def table_sources(self) -> Sequence[str]:
         """Return the columns that tables are made of."""
         return self.declared_columns
 
     @property
-    def declared_columns(self) -> Sequence[str]:
-        """Return the columns whose values must be declared: those that make cells."""
-        return self.coded_columns
+    def coded_columns(self) -> Sequence[str]:
+        before = () if self.inner is None else self.inner.coded_columns
+        return [*dict.fromkeys((*self.declared_columns, *before))]
+
+    def warm(self) -> None:
+        import stirred.randomness.noise_kernel  # noqa: F401
+
+        if self.inner is not None:
+            self.inner.warm()
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
@@ -258,7 +270,7 @@ class TableMechanism(Mechanism):
         return self.records_before(data, plan, entropy)
 
     @abstractmethod
-    def answered(self, data: Any, plan: Any, ask: Ask, progress: Progress) -> Mapping[str, pl.DataFrame]:
+    def answered(self, data: Any, plan: Any, ask: TableAnswers, progress: Progress) -> Mapping[str, pl.DataFrame]:
         """Ask for the numbers of every table, and return what is published of them, by title.
 
         What is asked later may depend on earlier answers, and what is published on answers and public facts alone.
@@ -375,6 +387,25 @@ class TableMechanism(Mechanism):
                 found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
         found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
         return files
+
+    # ---- accuracy
+
+    @property
+    def no_closed_form(self) -> str:
+        return "" if self.inner is None else f"the errors of a swap and {self.title} together have no closed form here"
+
+    def expected_error(
+        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
+    ) -> ExpectedError:
+        if self.inner is not None:
+            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
+        people = None if persons is None else persons.lazy().collect()
+        data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
+        return ExpectedError.of(self.expected_cells(data, variables, source), variables=variables, source=source)
+
+    def expected_cells(self, data: Microdata, variables: Sequence[str], source: str) -> pl.DataFrame:
+        """Return the cells of a table with the true count, the mean of the noisy one and its variance."""
+        raise bad_plan("its errors are in its tables", where="mechanism", remedy="leave the expected error out")
 
     # ---- pages
 

@@ -19,7 +19,7 @@ from stirred.data.problems import bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
 from stirred.mechanisms.tables.budgets import Amount, BudgetFile, once
 from stirred.mechanisms.tables.engine import at_most
-from stirred.mechanisms.tables.query import COUNTED, DECIMAL, TEXT, Ask, Columns, Query, in_order, schema_of
+from stirred.mechanisms.tables.query import COUNTED, DECIMAL, TEXT, Columns, Query, TableAnswers, in_order, schema_of
 from stirred.mechanisms.tables.tabulator import Ints, Tabulator, TabulatorSettings, missing_columns, with_intervals
 from stirred.spec.problems import Problem
 from stirred.spec.shift_law import ShiftLaw
@@ -344,7 +344,7 @@ class PHSafe(Tabulator):
                 what = "no value is one that the budget names, so that tables would be noise alone"
                 yield Problem(what=what, where=f'{source} "{name}"', remedy="write the codes as the budget has them")
 
-    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: TableAnswers, progress: Progress) -> dict[str, pl.DataFrame]:
         tables, queries = [], [*self.spent.queries()]
         for number, (query, true) in enumerate(self.true_counts(data, queries)):
             progress("count", number, len(queries))

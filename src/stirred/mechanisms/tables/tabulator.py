@@ -222,8 +222,7 @@ class Tabulator(TableMechanism):
         )
 
     def warm(self) -> None:
-        import stirred.randomness.noise_kernel  # noqa: F401
-
+        super().warm()
         for noise in {line.noise for line in self.measured}:
             table_of(noise)
 

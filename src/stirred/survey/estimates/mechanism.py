@@ -15,7 +15,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.protocol import Progress, Settings
 from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
-from stirred.mechanisms.tables.query import Ask
+from stirred.mechanisms.tables.query import TableAnswers
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt
@@ -254,11 +254,13 @@ class SurveyEstimates(TableMechanism):
             settings_from=self.settings_from, alone=(ALONE,),
         )  # fmt: skip
 
-    def answered(self, data: Microdata, plan: SurveyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(
+        self, data: Microdata, plan: SurveyPlan, ask: TableAnswers, progress: Progress
+    ) -> dict[str, pl.DataFrame]:
         """Return the estimates that follow from noisy numbers; what a variance is taken around is noisy itself."""
         return {published.ESTIMATES: published.published(self, plan, self.noisy(data, plan, ask))}
 
-    def noisy(self, data: Microdata, plan: SurveyPlan, ask: Ask) -> dict[str, dict[str, Any]]:
+    def noisy(self, data: Microdata, plan: SurveyPlan, ask: TableAnswers) -> dict[str, dict[str, Any]]:
         """Return the noisy numbers of each estimate by role."""
         rows, _ = checks.sampled(self, data)
         found: dict[str, dict[str, Any]] = {}
@@ -280,9 +282,6 @@ class SurveyEstimates(TableMechanism):
 
     def verified(self, title: str) -> dict[str, str]:
         return {"what": "every estimate, computed again", "result": "the true numbers with the noise"}
-
-    def warm(self) -> None:
-        import stirred.randomness.noise_kernel  # noqa: F401
 
     check = checks.check
     verify_exact = checks.verify_exact

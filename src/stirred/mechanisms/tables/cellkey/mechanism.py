@@ -12,7 +12,6 @@ from stirred.data.columns import select
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import (
-    ExpectedError,
     Progress,
     PublicFile,
     ReleasedColumns,
@@ -26,8 +25,8 @@ from stirred.mechanisms.tables.cellkey.perturbation import KeyedRecords, KeyedTa
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan
 from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
 from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table
-from stirred.mechanisms.tables.engine import AnyFrame, TableMechanism, declared_cells
-from stirred.mechanisms.tables.query import Ask
+from stirred.mechanisms.tables.engine import TableMechanism, declared_cells
+from stirred.mechanisms.tables.query import TableAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.convert import post_process
 from stirred.spec.exact import Exact, exact
@@ -123,12 +122,14 @@ class CellKey(CellKeyPromise):
             return frame.hstack(keys.of_records(identified(frame, data).to_list()))
         return frame.hstack(drawn_keys(frame.height, entropy.child(f"keys of {kind}")))
 
-    def answered(self, data: KeyedRecords, plan: CellKeyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(
+        self, data: KeyedRecords, plan: CellKeyPlan, ask: TableAnswers, progress: Progress
+    ) -> dict[str, pl.DataFrame]:
         counts, sums = {}, {}
         for title, cells in plan.cells.items():
             found = data.counted(cells, "persons" if {*cells.columns} & {*plan.persons} else "households")
             looked_up = {name: found[name] for name in ("ckey", "pcv")}
-            answer = ask(KeyedTable(title, found), found["pre_sd_count"].to_numpy(), inside=looked_up)
+            answer = ask(KeyedTable(title=title, cells=found), found["pre_sd_count"].to_numpy(), inside=looked_up)
             noisy = pl.Series("count", answer)
             shown = noisy >= self.threshold
             counts[title] = cells.with_columns(count=pl.when(shown).then(noisy))
@@ -188,27 +189,18 @@ class CellKey(CellKeyPromise):
 
     # ---- accuracy
 
-    @property
-    def no_closed_form(self) -> str:
-        return "" if self.inner is None else "the errors of a swap and cell keys together have no closed form here"
-
-    def expected_error(
-        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
-    ) -> ExpectedError:
-        if self.inner is not None:
-            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
+    def expected_cells(self, data: Microdata, variables: Sequence[str], source: str) -> pl.DataFrame:
         if source == "margins":
             what, remedy = "cell keys publish no margins exactly", "use another file (other-data)"
             raise TooLargeError([Problem(what=what, where="expected error", remedy=remedy)])
-        counts = records.lazy().group_by(list(variables)).agg(pl.len().cast(pl.Float64).alias("true")).collect()
+        counts = data.households.group_by(list(variables)).agg(pl.len().cast(pl.Float64).alias("true"))
         laws = {count: self.table.row(int(count)).count for count in counts["true"].unique()}
         variance = {count: float(self.table.variance(row)) for count, row in laws.items()}
         bias = {count: float(self.table.bias(row)) for count, row in laws.items()}
-        cells = counts.with_columns(
+        return counts.with_columns(
             mean=pl.col("true") + pl.col("true").replace_strict(bias, return_dtype=pl.Float64),
             variance=pl.col("true").replace_strict(variance, return_dtype=pl.Float64),
         )
-        return ExpectedError.of(cells, variables=variables, source=source)
 
     def setting_in_words(self, epsilon: Exact) -> str:
         delta = None if self.trade is None else self.trade.delta(loss(self.epsilon, where="epsilon"))

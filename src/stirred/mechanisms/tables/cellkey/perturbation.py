@@ -18,6 +18,7 @@ from stirred.data.problems import PlanError, bad_file
 from stirred.mechanisms.protocol import failed
 from stirred.mechanisms.tables.cellkey.keys import LIMBS, RECORD_KEY, Keys, definition_key, key_of_sums
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
+from stirred.mechanisms.tables.query import Query
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import Problem
 
@@ -175,16 +176,11 @@ class KeyedRecords:
         return own * below // every
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedTable:
-    """The perturbation of one table: nothing is drawn, each cell gets what its key looks up (``cells``)."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyedTable(Query):
+    """The query of one table: nothing is drawn, each cell gets what its key looks up (``cells``)."""
 
-    title: str
     cells: pl.DataFrame
-
-    @property
-    def purpose(self) -> str:
-        return self.title
 
     @property
     def columns(self) -> tuple[str, str]:

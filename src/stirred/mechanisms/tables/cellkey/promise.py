@@ -132,14 +132,6 @@ class CellKeyPromise(TableMechanism):
         return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
 
     @property
-    def declared_columns(self) -> list[str]:
-        return list(dict.fromkeys(name for variables in self.tables for name in variables))
-
-    @property
-    def coded_columns(self) -> Sequence[str]:
-        return self.declared_columns if self.inner is None else self.inner.coded_columns
-
-    @property
     def table_sources(self) -> list[str]:
         return [*dict.fromkeys([*self.declared_columns, *([] if self.sums is None else [self.sums.column])])]
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan
-from stirred.mechanisms.protocol import ExpectedError, Progress, Table
+from stirred.mechanisms.protocol import Progress, Table
 from stirred.mechanisms.tables.engine import (
-    AnyFrame,
     declared_cells,
 )
 from stirred.mechanisms.tables.noise import checks, pages, small
@@ -23,7 +22,7 @@ from stirred.mechanisms.tables.noise.measures import (
 )
 from stirred.mechanisms.tables.noise.pages import NoisePlan
 from stirred.mechanisms.tables.noise.promise import NoisePromise
-from stirred.mechanisms.tables.query import Ask, with_numbers
+from stirred.mechanisms.tables.query import TableAnswers, with_numbers
 from stirred.spec.domain import after_imputation
 from stirred.spec.problems import placed
 
@@ -94,7 +93,9 @@ class NoisyTables(NoisePromise):
             dropped=columns_beside(data, used),
         )
 
-    def answered(self, data: Microdata, plan: NoisePlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(
+        self, data: Microdata, plan: NoisePlan, ask: TableAnswers, progress: Progress
+    ) -> dict[str, pl.DataFrame]:
         records: dict[bool, pl.DataFrame] = {False: data.households}
         if any(each.of_persons for each in plan.measures):
             columns = [name.removeprefix("person ") for name in plan.specification.domain.columns]
@@ -122,12 +123,6 @@ class NoisyTables(NoisePromise):
             frames.append(own.select(pl.lit(title).alias("table"), pl.all()))
         return pl.concat(frames, how="diagonal").select("table", pl.exclude("table", "count"), "count")
 
-    def warm(self) -> None:
-        import stirred.randomness.noise_kernel  # noqa: F401
-
-        if self.inner is not None:
-            self.inner.warm()
-
     # ---- what is handed over, each in a module of its own
 
     check = checks.check
@@ -148,27 +143,15 @@ class NoisyTables(NoisePromise):
         measure = next(each for each in plan.measures if each.title == table.title)
         return f"{'after a swap, ' * measure.doubled}with noise, ±{plan.width(measure):,} with {plan.percent}"
 
-    @property
-    def no_closed_form(self) -> str:
-        return "" if self.inner is None else "the errors of a swap and of noise together have no closed form here"
-
-    def expected_error(
-        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
-    ) -> ExpectedError:
-        if self.inner is not None:
-            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
+    def expected_cells(self, data: Microdata, variables: Sequence[str], source: str) -> pl.DataFrame:
         if source == "margins":
             what = "the error of the noise is the same whatever the counts are, and the plan says it (--verbose)"
             raise bad_plan(what, where="--expect-from", remedy="leave it out, or name another file")
-        people = None if persons is None else persons.lazy().collect()
-        data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
         of_persons = {name for each in self.wanted for name in each.columns} - {*data.households.columns}
         measure = next(m for m in self.measures(of_persons=of_persons) if m.variables == tuple(variables))
-        cells = declared_cells(variables, self.declared(data, variables))
-        files = [data.households] * 2
-        if people is not None:
+        cells, files = declared_cells(variables, self.declared(data, variables)), [data.households] * 2
+        if data.persons is not None:
             files = [people_of(data, variables, most=most) for most in (None, self.persons)]
         true, mean = (tabulated(measure, cells, file).astype(np.float64) for file in files)
         variance = np.full(true.size, float(measure.cell.variance))
-        cells = with_numbers(cells, {"true": true, "mean": mean, "variance": variance})
-        return ExpectedError.of(cells, variables=variables, source=source)
+        return with_numbers(cells, {"true": true, "mean": mean, "variance": variance})

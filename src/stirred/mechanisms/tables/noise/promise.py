@@ -195,11 +195,6 @@ class NoisePromise(TableMechanism):
         return budgeted(inside, letter=self.letter, total=self.total, shares=self.shares, precision=self.precision)
 
     @property
-    def coded_columns(self) -> Sequence[str]:
-        before = () if self.swapped is None else (*self.swapped.within, *self.swapped.of)
-        return [*dict.fromkeys((*self.declared_columns, *before))]
-
-    @property
     def declared_columns(self) -> Sequence[str]:
         kept = self.margins.values() if self.swapped is None else ()
         return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
