@@ -20,6 +20,7 @@ from stirred.data.record_doubts import PublishedTable, clamped_doubts
 from stirred.data.spelling import meant
 from stirred.mechanisms.protocol import Check, Written, failed
 from stirred.mechanisms.tables.engine import audit_promise, audit_records
+from stirred.mechanisms.tables.query import are_declared
 from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.invariant import Invariant, Named
@@ -464,8 +465,9 @@ def _of_any_columns(multiverse: Multiverse) -> list[Invariant]:
 
 def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
     """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
-    if dict(table.schema) != published.schema_of(
-        [name for name in table.columns if name not in (*published.LABELS, *published.NUMBERS)]
+    columns = published.columns_by(name for name in table.columns if name not in (*LABELS, *NUMBERS))
+    if not are_declared(table.columns, columns) or any(
+        table[name].dtype != columns[name].type for name in table.columns
     ):
         return "its columns are not those of estimates"
     if not text.equals(as_read(table, "csv"), null_equal=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
@@ -16,6 +16,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Fact, PublicFile, ReleasedColumns
 from stirred.mechanisms.tables.engine import TablePlan
+from stirred.mechanisms.tables.query import DECIMAL, TEXT, Columns, schema_of
 from stirred.spec.brief import figures
 from stirred.spec.exact import exact
 from stirred.spec.invariant import Margin
@@ -132,8 +133,12 @@ class SurveyPlan(TablePlan):
 
 ESTIMATES: Final = "estimates"
 INVARIANTS: Final = "invariants"
-LABELS: Final = ("name", "kind", "variable", "where")
-NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
+LABELS: Final = dict.fromkeys(("name", "kind", "variable", "where"), TEXT)
+# Between labels and numbers stand the variables of ``by``.
+NUMBERS: Final[Columns] = {
+    **dict.fromkeys(("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv"), DECIMAL),
+    "flag": TEXT,
+}
 OUTSIDE: Final = "o"
 FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
 _PAID: Final = (
@@ -178,13 +183,13 @@ def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
             rows.append({**label, **cell, **numbers})
-    schema = schema_of(plan.releases["households"])
+    schema = schema_of(columns_by(plan.releases["households"]))
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
-def schema_of(by: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of the file of estimates and their types."""
-    return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
+def columns_by(by: Iterable[str]) -> Columns:
+    """Return the columns of the file of estimates."""
+    return {**LABELS, **dict.fromkeys(by, TEXT), **NUMBERS}
 
 
 def noise_of(query: SurveyQuery, factor: float) -> Noise:
@@ -286,7 +291,7 @@ def files(
     """Return the estimates, as Parquet and as CSV, and the classes that are published exactly. No record."""
     classes = () if mechanism.adjust is None else tuple(mechanism.adjust.poststrata)
     by = (name for name in released.households if name in (*mechanism.coded_columns, *classes))
-    columns = (*LABELS, *by, *NUMBERS)
+    columns = (*columns_by(by),)
     words = "the estimates with their errors"
     held = []
     if classes and not mechanism.after_noise and (plan is None or plan.public.held):

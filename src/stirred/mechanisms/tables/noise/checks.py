@@ -35,7 +35,7 @@ from stirred.mechanisms.tables.engine import (
     table_fault,
 )
 from stirred.mechanisms.tables.noise.measures import Measure, keeping, people_of, table_key
-from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, published
+from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, NoisePlan, published
 from stirred.mechanisms.tables.noise.promise import NoisePromise
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
@@ -319,7 +319,8 @@ def _audit_numbers(
     for title, again in published(mechanism, measures, cells, noisy, total=total).items():
         place, frame, by = tables[title]
         columns = [name for name in again.columns if name not in by]
-        earlier = {*EARLIER} & {*frame.columns} if "consistent" in columns else set()
+        gone = {name for name, column in COLUMNS.items() if column.written == "earlier"}
+        earlier = gone & {*frame.columns} if "consistent" in columns else set()
         if earlier:
             found.unchecked.append(f"{', '.join(sorted(earlier))} of {title}: an earlier version made them, too narrow")
         if {*frame.columns} - {*by} - earlier != {*columns}:

@@ -45,7 +45,7 @@ class NoisyTables(NoisePromise):
     (['county', 'tenure', 'count', 'variance', 'low', 'high'], 6)
     """
 
-    table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
+    table_columns: ClassVar[tuple[str, ...]] = (*pages.COLUMNS,)
 
     def check_settings(self) -> None:
         if problems := [*checks.settings_problems(self)]:

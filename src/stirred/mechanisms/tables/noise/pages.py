@@ -17,7 +17,7 @@ from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedC
 from stirred.mechanisms.tables.engine import TablePlan
 from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
 from stirred.mechanisms.tables.noise.promise import NoisePromise
-from stirred.mechanisms.tables.query import INTERVAL, intervals, with_numbers
+from stirred.mechanisms.tables.query import DECIMAL, INTERVAL, WHOLE, Column, Columns, intervals, with_numbers
 from stirred.spec.exact import exact
 
 
@@ -107,11 +107,16 @@ class NoisePlan(TablePlan):
         )
 
 
-# Releases of earlier versions have intervals of consistent numbers, which do not cover as often as they say.
-EARLIER: Final = ("consistent_low", "consistent_high")
-# Columns beside the variables and the count, and those that stay inside.
-_CONSISTENT: Final = ("consistent", "consistent_variance")
-COLUMNS: Final = ("sum", *INTERVAL, *_CONSISTENT, *EARLIER, "adjusted")
+_CONSISTENT: Final[Columns] = dict.fromkeys(("consistent", "consistent_variance"), DECIMAL)
+# Columns beside the variables and the count. Intervals of consistent numbers do not cover as often as they say.
+COLUMNS: Final[Columns] = {
+    "sum": WHOLE,
+    **INTERVAL,
+    **_CONSISTENT,
+    **dict.fromkeys(("consistent_low", "consistent_high"), Column(pl.Float64(), "earlier")),
+    "adjusted": DECIMAL,
+}
+# Columns that stay inside.
 CONFIDENTIAL: Final = ("true", "noise", "cut", "table", "count")
 _DECIMALS: Final = 6
 _SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
