@@ -310,8 +310,9 @@ class TableMechanism(Mechanism):
         folder = written.internal / NOISE
         folder.mkdir(mode=0o700)
         named = [f.select(pl.lit(title).alias("table"), pl.all()) for title, f in release.internal["drawn"].items()]
-        whole, chunks = ([each for each in named if (CHUNK in each.columns) is asked] for asked in (False, True))
-        for number, frame in enumerate([*whole, *([pl.concat(chunks)] if chunks else [])], start=1):
+        chunks = [frame for frame in named if CHUNK in frame.columns]
+        files = [frame for frame in named if CHUNK not in frame.columns] + ([pl.concat(chunks)] if chunks else [])
+        for number, frame in enumerate(files, start=1):
             write_frame(frame, folder / f"{number}.parquet", note=dict(note))
 
     def premises(self, plan: Any) -> Mapping[str, str]:
@@ -392,20 +393,19 @@ class TableMechanism(Mechanism):
 
     @property
     def no_closed_form(self) -> str:
-        return "" if self.inner is None else f"the errors of a swap and {self.title} together have no closed form here"
+        if self.inner is not None:
+            return f"the errors of a swap and {self.title} together have no closed form here"
+        return "" if hasattr(self, "expected_cells") else super().no_closed_form
 
     def expected_error(
         self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
-        if self.inner is not None:
+        """Return the error of ``expected_cells``: of cells the true count, the mean of the noisy one and its variance."""
+        if self.no_closed_form:
             raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
         people = None if persons is None else persons.lazy().collect()
         data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
         return ExpectedError.of(self.expected_cells(data, variables, source), variables=variables, source=source)
-
-    def expected_cells(self, data: Microdata, variables: Sequence[str], source: str) -> pl.DataFrame:
-        """Return the cells of a table with the true count, the mean of the noisy one and its variance."""
-        raise bad_plan("its errors are in its tables", where="mechanism", remedy="leave the expected error out")
 
     # ---- pages
 

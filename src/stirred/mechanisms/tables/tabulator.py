@@ -20,7 +20,7 @@ from pydantic import Field
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, columns_beside
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import (
     Fact,
     Grid,
@@ -283,3 +283,15 @@ def missing_columns(
         )
     remedy = f"{'; '.join(ways)}. The file has {listed(frame.columns)}"
     return [Problem(what=f"there is no column {listed(missing)}", where=where, remedy=remedy)] if missing else []
+
+
+def undeclared(
+    frame: pl.DataFrame, declared: Mapping[str, Sequence[str] | pl.Series], *, where: str, what: str, remedy: str
+) -> Iterator[Problem]:
+    """Yield the columns with values that are missing or were not declared; ``what`` says what the values are."""
+    for name, values in declared.items():
+        known = frame[name].cast(pl.String).is_in([*values]).fill_null(value=False)
+        if rows := (~known).arg_true().to_list():
+            wrong = f"a {what} is missing or was not declared"
+            shown = f"{wrong} ({counted(rows)})"
+            yield Problem(what=shown, public=wrong, where=f'{where} "{name}"', remedy=remedy)

@@ -131,6 +131,10 @@ class CellKeyPromise(TableMechanism):
     def sums_table(self) -> PTable:
         return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
 
+    def warm(self) -> None:  # no noise is drawn
+        if self.inner is not None:
+            self.inner.warm()
+
     @property
     def table_sources(self) -> list[str]:
         return [*dict.fromkeys([*self.declared_columns, *([] if self.sums is None else [self.sums.column])])]
