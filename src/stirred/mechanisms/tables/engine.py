@@ -400,7 +400,7 @@ class TableMechanism(Mechanism):
     def expected_error(
         self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
     ) -> ExpectedError:
-        """Return the error of ``expected_cells``: of cells the true count, the mean of the noisy one and its variance."""
+        """Return the error by ``expected_cells``: the true count of each cell, the noisy one's mean and variance."""
         if self.no_closed_form:
             raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
         people = None if persons is None else persons.lazy().collect()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from stirred.data.columns import select
 from stirred.data.frames import as_read, read_frame
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
-from stirred.data.problems import DataError, PlanError, listed, number
+from stirred.data.problems import DataError, listed, number
 from stirred.data.record_doubts import PublishedTable, clamped_doubts
 from stirred.data.spelling import meant
 from stirred.mechanisms.protocol import Check, Written, failed
@@ -30,17 +30,14 @@ from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
 from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, inside_of, nearest
+from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import EstimateQueries, Public
-from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
+from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place, setting_of
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
 from stirred.survey.sample_design import DrawnSample, SurveyDesign, not_a_number
-from stirred.survey.settings import ELEVENTH, PAIRS, Setting
+from stirred.survey.settings import ELEVENTH, Setting
 
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
-
-__all__ = ["ATTESTED", "check", "design_of", "sampled", "setting_of", "settings_problems"]
 WAYS_OUT: Final = (
     "use design weights and calibrate after the noise ([adjust] when = 'after-noise'), or hold the counts of the "
     "classes fixed (when = 'counts-invariant')"
@@ -48,25 +45,7 @@ WAYS_OUT: Final = (
 _CLOSE: Final = 1e-6
 
 
-def setting_of(given: str | int) -> Setting:
-    """Return a setting from its number, or from its start and what is held fixed.
-
-    >>> setting_of("sample/frame").number, setting_of(11).start
-    (6, 'frame')
-    """
-    text = str(given).strip()
-    if text.isdigit():
-        if not 1 <= int(text) <= len(PAIRS):
-            raise wrong(f"there is no setting {text}", where="setting", remedy="1 to 11: `stirred survey settings`")
-        return Setting(*PAIRS[int(text) - 1])
-    start, _, invariant = (part.strip() for part in text.partition("/"))
-    try:
-        return Setting(start, invariant if invariant not in ("", "none") else None)
-    except StirredError as error:
-        raise PlanError([replace(each, where="setting") for each in error.problems]) from None
-
-
-def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
+def settings_problems(mechanism: SurveyPromise) -> Iterator[Problem]:
     """Yield everything that is wrong with the settings themselves."""
     setting = setting_of(mechanism.setting)
     if finite_loss(mechanism.epsilon, where="epsilon") <= 0:
@@ -99,7 +78,7 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
     yield from _attest_problems(mechanism, setting)
 
 
-def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
+def _adjust_problems(mechanism: SurveyPromise, setting: Setting) -> Iterator[Problem]:
     adjust = mechanism.adjust
     if adjust is None:
         return
@@ -140,7 +119,7 @@ def _estimate_problems(each: Estimate, declared: Any, where: str) -> Iterator[Pr
                 yield Problem(what=what, where=where, remedy=remedy)
 
 
-def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
+def _attest_problems(mechanism: SurveyPromise, setting: Setting) -> Iterator[Problem]:
     if unknown := [name for name in mechanism.attest if name not in ATTESTED]:
         yield Problem(what=f"there is nothing called {unknown[0]!r}", where="attest", remedy=", ".join(ATTESTED))
     held = mechanism.adjust is not None and mechanism.adjust.when == "counts-invariant"
@@ -189,7 +168,7 @@ def design_of(data: Microdata) -> SurveyDesign:
     return SurveyDesign(**data.design)
 
 
-def check(mechanism: SurveyEstimates, data: Any) -> None:
+def check(mechanism: SurveyPromise, data: Any) -> None:
     """Raise all problems of a file's columns with these settings; nothing is computed."""
     data = as_microdata(data)
     file, design, problems = data.households, design_of(data), []
@@ -210,7 +189,7 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
         raise DataError(problems)
 
 
-def _missing(mechanism: SurveyEstimates, name: str, data: Microdata) -> Problem:
+def _missing(mechanism: SurveyPromise, name: str, data: Microdata) -> Problem:
     """Return the problem of a column that the file does not have, by the first entry or section that wants it."""
     source, where, role = data.household_source, "", "estimates"
     if first := next((each for each in mechanism.estimates if name in each.columns), None):
@@ -222,7 +201,7 @@ def _missing(mechanism: SurveyEstimates, name: str, data: Microdata) -> Problem:
     return replace(found, where=f"{where} ({source})" if where else f"{source} ({role})")
 
 
-def _imputation_problems(mechanism: SurveyEstimates, file: Any) -> Iterator[Problem]:
+def _imputation_problems(mechanism: SurveyPromise, file: Any) -> Iterator[Problem]:
     """Yield flags of imputed answers about which the plan says nothing; a column `x_imputed` is taken as that of x."""
     flags = [f"{name}_imputed" for name in all_columns(mechanism.estimates)]
     for name in [mechanism.imputed] if mechanism.imputed else ["imputed", *flags]:
@@ -241,7 +220,7 @@ def _finite(column: pl.Series) -> bool:
     return not numbers.null_count() and bool(numbers.is_finite().all())
 
 
-def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
+def sampled(mechanism: SurveyPromise, data: Microdata) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of the sample."""
     setting, design = mechanism.stage, design_of(data)
     drawn = design.drawn({name: data.households[name].to_list() for name in design.columns})
@@ -286,7 +265,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
 
 
 def _sizes(
-    mechanism: SurveyEstimates, design: SurveyDesign, drawn: DrawnSample, rows: Rows, file: pl.DataFrame
+    mechanism: SurveyPromise, design: SurveyDesign, drawn: DrawnSample, rows: Rows, file: pl.DataFrame
 ) -> Classes | None:
     """Return strata of units with the sums of their weights, where the design fixes them and the promise lists them.
 
@@ -303,7 +282,7 @@ def _sizes(
 
 
 def clamping(
-    mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[EstimateQueries]
+    mechanism: SurveyPromise, data: Microdata, rows: Rows, asked: Sequence[EstimateQueries]
 ) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
     asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
@@ -340,7 +319,7 @@ def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: fl
 
 
 def _held(
-    mechanism: SurveyEstimates, classes: Classes, of: Any, design: SurveyDesign, drawn: DrawnSample
+    mechanism: SurveyPromise, classes: Classes, of: Any, design: SurveyDesign, drawn: DrawnSample
 ) -> tuple[Rows, Public]:
     """Return records with the weights total / count, and classes as strata: the sample given its counts."""
     assert classes.counts is not None
@@ -379,7 +358,7 @@ def _check_not_calibrated(classes: Classes, sums: Any) -> None:
         )  # fmt: skip
 
 
-def _weight_bounds(mechanism: SurveyEstimates) -> tuple[Fraction, Fraction]:
+def _weight_bounds(mechanism: SurveyPromise) -> tuple[Fraction, Fraction]:
     """Return the public bounds; never those of the file, which has the respondents alone where a sample is fixed."""
     if mechanism.weight_bounds is None:
         raise refusal(
@@ -392,7 +371,7 @@ def _weight_bounds(mechanism: SurveyEstimates) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
+def _most(mechanism: SurveyPromise, design: SurveyDesign, sizes: Any) -> int:
     if not design.ids or mechanism.variance == "none":
         return 1
     if mechanism.most_in_cluster is None:
@@ -431,7 +410,7 @@ def _check_design_weights(design: SurveyDesign, drawn: DrawnSample, *, respondin
         )  # fmt: skip
 
 
-def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written: Written) -> list[Check]:
+def verify_exact(mechanism: SurveyPromise, data: Microdata, plan: Any, written: Written) -> list[Check]:
     """Count the classes once more, where their counts are published exactly."""
     if not plan.public.held:
         return []
@@ -442,7 +421,7 @@ def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written
     return [Check(what="sampled counts of the classes", cells=found.height)]
 
 
-def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
+def audit_bundle(mechanism: SurveyPromise, bundle: Any, found: Any) -> None:
     """Compare the promise with that of the settings; name and columns of the file are believed."""
     audit_records(bundle, found)
     text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
@@ -463,7 +442,7 @@ def _of_any_columns(multiverse: Multiverse) -> list[Invariant]:
     return [replace(each, name=each.name.partition(": ")[0]) if isinstance(each, Named) else each for each in held]
 
 
-def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
+def fault(mechanism: SurveyPromise, table: pl.DataFrame, text: pl.DataFrame) -> str:
     """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
     columns = published.columns_by(name for name in table.columns if name not in (*LABELS, *NUMBERS))
     if not are_declared(table.columns, columns) or any(

@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
+from stirred.data.problems import PlanError
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.tables.engine import declared_cells
 from stirred.mechanisms.tables.query import TableAnswers
-from stirred.spec.budget import Budget, Derived
-from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import exact
-from stirred.spec.given_numbers import finite_loss, fraction
-from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Invariant, Margin, Named, plural
-from stirred.spec.multiverse import Multiverse
-from stirred.spec.output_premetric import PURE
-from stirred.spec.problems import placed
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
-from stirred.survey.designs import SRSWOR, Design, design_from
-from stirred.survey.estimates import checks, draw, pictures, published, small
-from stirred.survey.estimates.classes import too_small
-from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
-from stirred.survey.estimates.published import VARIANCE, SurveyPlan
-from stirred.survey.estimates.queries import EstimateQueries, Public, asked, split
-from stirred.survey.estimates.settings import Estimate, SurveyEstimatesSettings, place
-from stirred.survey.imputation import copies
-from stirred.survey.sample_design import SurveyDesign
-from stirred.survey.settings import Setting
-
-ALONE: Final = "nothing of the sample is published but these estimates with noise, and what follows from them"
-ASSUMPTIONS: Final = (
-    ALONE,
-    "estimates, bounds, grids, weights and domains were fixed beforehand, not read off the records",
-    *UNPUBLISHED,
-)
-HELD: Final = {
-    "population": "population of the survey, as far as it limits what a record can be",
-    "frame": "frame of the survey: who could be drawn, and the weight of each",
-    "sample": "sample: who was drawn, and the weight of each",
-    "frame-variables": "frame variables of every unit: who is on the frame, strata, clusters and weights",
-}
-TOTALS: Final = "the totals of the classes are public, and were not computed from this sample"
-SENSITIVITY: Final = "sensitivities of survey estimates (docs/theory/survey-estimates.md)"
-AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
+from stirred.survey.estimates import checks, pictures, published, small
+from stirred.survey.estimates.measure import ratio_steps, totals, values_of, variances
+from stirred.survey.estimates.promise import SurveyPromise
+from stirred.survey.estimates.published import SurveyPlan
 
 
-class SurveyEstimates(TableMechanism):
+class SurveyEstimates(SurveyPromise):
     """Estimates of a sample with noise: a record of the setting's first stage is protected with ``epsilon`` in all.
 
     >>> from stirred.randomness.entropy import Entropy
@@ -72,7 +36,6 @@ class SurveyEstimates(TableMechanism):
 
     name: ClassVar[str] = "survey-estimates"
     title: ClassVar[str] = "survey estimates"
-    settings_model: ClassVar[type[Settings]] = SurveyEstimatesSettings
     own_tables: ClassVar[bool] = True
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
@@ -80,101 +43,6 @@ class SurveyEstimates(TableMechanism):
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.sample_loss  # noqa: B018
-
-    @property
-    def stage(self) -> Setting:
-        """Return the setting: where the promise starts, and what is held fixed."""
-        return checks.setting_of(self.setting)
-
-    @property
-    def loss(self) -> Fraction:
-        return finite_loss(self.epsilon, where="epsilon")
-
-    @property
-    def design(self) -> Design | None:
-        """Return how the sample was drawn, where that amplifies."""
-        return design_from(dict(self.sampling)) if self.sampling else None
-
-    @property
-    def equal(self) -> bool:
-        """Say whether the draw gives every unit the same weight, whatever the frame says."""
-        return isinstance(self.design, SRSWOR)
-
-    @cached_property
-    def inner_loss(self) -> Fraction:
-        """Return the loss on the sample, of one unit: composed first, then amplified once by the draw."""
-        return self.loss if self.design is None else draw.inner_loss(self, self.design)
-
-    @property
-    def sample_loss(self) -> Fraction:
-        """Return the loss that is split over the estimates.
-
-        Where answers were copied, it is that of one record of the imputed file: all copies of a person count.
-        """
-        return self.inner_loss / self.copies
-
-    attackers = cached_property(draw.beside)
-
-    @property
-    def grid(self) -> Fraction:
-        """Return the number to whose multiples weights are rounded."""
-        return fraction(self.weight_grid, where="weight_grid")
-
-    @property
-    def copies(self) -> int:
-        """Return in how many records one person's answers stand at most."""
-        return copies(self.imputation, self.donor_cap)
-
-    @property
-    def wanted(self) -> tuple[Estimate, ...]:
-        """Return the estimates, after the counts of classes where noisy estimates are calibrated to them."""
-        if not self.after_noise:
-            return tuple(self.estimates)
-        return (Estimate(kind="table", by=self.adjust.poststrata, share=self.adjust.share), *self.estimates)
-
-    @property
-    def after_noise(self) -> bool:
-        return self.adjust is not None and self.adjust.when == "after-noise"
-
-    @property
-    def sample_columns(self) -> list[str]:
-        more = [*(self.adjust.poststrata if self.adjust else ()), *([self.imputed] if self.imputed else [])]
-        return [*dict.fromkeys([*all_columns(self.estimates), *more])]
-
-    @property
-    def paid(self) -> Fraction | None:
-        """Return the share of a loss that a sampling variance gets."""
-        return fraction(self.variance_share, where="variance_share") if self.variance == "paid" else None
-
-    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[EstimateQueries, ...]:
-        """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
-        found: list[EstimateQueries] = []
-        for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.sample_loss), strict=True):
-            counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
-            own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
-            with placed(place(each, self.estimates)):
-                found.append(asked(each, own, cells=cells, loss=loss, paid=paid))
-        if self.after_noise and public.classes and (small := [*too_small(public.classes, found[0].queries["top"])]):
-            raise PlanError(small)
-        return tuple(found)
-
-    @property
-    def coded_columns(self) -> Sequence[str]:
-        return [*dict.fromkeys(name for each in self.estimates for name in each.by)]
-
-    @property
-    def declared_columns(self) -> Sequence[str]:
-        return [*self.coded_columns, *(name for each in self.estimates for name in each.where)]
-
-    @property
-    def in_words(self) -> str:
-        titles = listed([each.title for each in self.estimates])
-        amplified = "" if self.design is None else f", by a sample drawn as {self.design}"
-        return (
-            f"Survey estimates: discrete Laplace noise on {titles}; epsilon {self.loss} in all, for one changed record "
-            f"of the stage {self.stage.start}{amplified}. {VARIANCE[self.variance].capitalize()}. No records are "
-            "published."
-        )
 
     # ---- the promise and the act
 
@@ -199,60 +67,6 @@ class SurveyEstimates(TableMechanism):
     def doubts(self, data: Microdata, plan: SurveyPlan) -> Iterator[Doubt]:
         yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
         yield from pictures.notes(plan)
-
-    def specification(
-        self,
-        *,
-        name: str,
-        columns: Sequence[str],
-        stage: str = "",
-        post_imputation: bool | None = None,
-        drawn: SurveyDesign | None = None,
-    ) -> Specification:
-        """Return the promise: replaced records of the setting's first stage, and what the setting holds fixed.
-
-        Strata and weights by other columns of ``drawn`` are something else that is held fixed.
-        """
-        setting = self.stage
-        held: list[Invariant] = []
-        if setting.invariant:
-            by = {"population": (), "frame-variables": ("strata", "ids", "fpc", "weights")}
-            known = _by_columns(drawn, by.get(setting.invariant, ("fpc", "weights")))
-            held.append(Named(name=f"survey {setting.invariant}{known}", description=HELD[setting.invariant]))
-        if self.adjust is not None and not self.after_noise:
-            held.append(Margin(of=self.unit, variables=tuple(self.adjust.poststrata)))
-        elif self.variance != "none":
-            # The name is what makes two of them the same; rows that were drawn one by one are no clusters.
-            clustered = drawn is None or bool(drawn.ids)
-            counts = f"number of sampled {'clusters' if clustered else plural(self.unit)} in each stratum"
-            known = _by_columns(drawn, ("strata", "ids"))
-            held.append(Named(name=f"survey clusters by stratum{known}", description=counts))
-        parts = ", ".join(each.title for each in self.estimates)
-        formula = f"the losses of {parts} added up"
-        if self.design is not None:
-            formula = (
-                f"{formula} on the sample ({exact(self.sample_loss).shown()}), then amplified once by {self.design}"
-            )
-        if self.copies > 1:
-            formula = f"{self.copies} times {formula}: so often one person's answers can stand in the file"
-        vouched = [TOTALS] if self.adjust is not None else []
-        vouched += [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
-        domain = Domain.of_file(name, stage=setting.start, record_types=(self.unit,), columns=tuple(columns))
-        if setting.start != "sample":  # what comes before or after the sample is not the file itself
-            domain = replace(domain, dataset=setting.domain)
-        return Specification(
-            flavor=Flavor(
-                domain=domain,
-                multiverse=Multiverse(invariants=tuple(held)),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
-                output_premetric=PURE,
-            ),
-            budget=Budget(policy=Derived(formula=formula, value=exact(self.loss))),
-            assumptions=(*ASSUMPTIONS, *vouched),
-            relies_on=(ONE_RUN,),
-            theorem=(LAPLACE, SENSITIVITY, COMPOSED, *(() if self.design is None else (AMPLIFIED,))),
-            settings_from=self.settings_from, alone=(ALONE,),
-        )  # fmt: skip
 
     def answered(
         self, data: Microdata, plan: SurveyPlan, ask: TableAnswers, progress: Progress
@@ -298,10 +112,3 @@ class SurveyEstimates(TableMechanism):
 
     def file_notes(self, plan: Any) -> Sequence[str]:
         return ["There is no file of records: the promise is about the estimates alone."]
-
-
-def _by_columns(drawn: SurveyDesign | None, roles: Sequence[str]) -> str:
-    """Return by which columns of a design something is defined, for the name of an invariant."""
-    given = {} if drawn is None else {role: getattr(drawn, role) for role in roles}
-    said = [f"{role} {value if isinstance(value, str) else ', '.join(value)}" for role, value in given.items() if value]
-    return f": {'; '.join(said)}" if said else ""

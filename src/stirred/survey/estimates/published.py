@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -20,20 +20,12 @@ from stirred.mechanisms.tables.query import DECIMAL, TEXT, Columns, schema_of
 from stirred.spec.brief import figures
 from stirred.spec.exact import exact
 from stirred.spec.invariant import Margin
-from stirred.survey.estimates.classes import calibrate, centres, ratios
-from stirred.survey.estimates.draw import shares
+from stirred.survey.estimates.calibration import calibrate, centres, ratios
 from stirred.survey.estimates.error_law import Noise, half_width
+from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.queries import FINE, EstimateQueries, Public, SurveyQuery, bounded_variance
-from stirred.survey.estimates.settings import Estimate, pair
+from stirred.survey.estimates.settings import VARIANCE, Estimate, pair
 
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
-
-VARIANCE = {
-    "paid": "the sampling variance is estimated, with noise of its own",
-    "public-bound": "the sampling error is a public bound, larger than the true one",
-    "none": "the sampling error is not published: intervals cover the noise alone",
-}
 ROLES = {"top": "total", "below": "denominator", "weight": "sum of weights", "variance": "sampling variance"}
 
 
@@ -100,7 +92,7 @@ class SurveyPlan(TablePlan):
         mechanism = self.mechanism
         if mechanism.design is None or mechanism.sample is None:
             return None
-        parts = shares(mechanism, mechanism.design)
+        parts = mechanism.shares(mechanism.design)
         own = {"shares": [str(share) for share in parts]} if parts else {}
         design, inner = mechanism.design.document(), str(exact(mechanism.inner_loss))
         return mechanism.sample, {"design": design, "inner": inner, **own}
@@ -173,7 +165,7 @@ def remark(estimate: Estimate, value: float) -> str:
     return "" if low <= value <= high else OUTSIDE
 
 
-def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
+def published(mechanism: SurveyPromise, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
     """Return the file of estimates: a function of the noisy numbers and of what is public alone."""
     rows: list[dict[str, Any]] = []
     for asked in plan.estimates:
@@ -229,7 +221,7 @@ def _linear(
 
 
 def _numbers(
-    mechanism: SurveyEstimates, plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any],
+    mechanism: SurveyPromise, plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any],
     noisy: Drawn,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
@@ -286,7 +278,7 @@ def _sampling(
 
 
 def files(
-    mechanism: SurveyEstimates, released: ReleasedColumns, data: Microdata | None = None, plan: SurveyPlan | None = None
+    mechanism: SurveyPromise, released: ReleasedColumns, data: Microdata | None = None, plan: SurveyPlan | None = None
 ) -> list[PublicFile]:
     """Return the estimates, as Parquet and as CSV, and the classes that are published exactly. No record."""
     classes = () if mechanism.adjust is None else tuple(mechanism.adjust.poststrata)
@@ -313,7 +305,7 @@ def _class_sizes(plan: SurveyPlan) -> list[pl.DataFrame]:
     return [classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))]
 
 
-def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
+def reading(mechanism: SurveyPromise, plan: SurveyPlan) -> list[str]:
     """Return what a reader of the estimates must know, from public facts alone."""
     percent = f"{float(100 * mechanism.sure):g}%"
     errors = "`se_sampling` and `se_privacy` are the two errors, `se` is both"
@@ -342,7 +334,7 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     ]
 
 
-def _bounds(mechanism: SurveyEstimates, plan: SurveyPlan) -> str:
+def _bounds(mechanism: SurveyPromise, plan: SurveyPlan) -> str:
     """Return the declared bounds in words."""
     low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
     found = [] if plan.public.held else [f"weights {low:,.10g} to {high:,.10g}"]

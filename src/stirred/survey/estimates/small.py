@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -24,16 +24,14 @@ from stirred.spec.specification import Specification
 from stirred.survey.estimates.classes import Classes
 from stirred.survey.estimates.draw import weight_ends
 from stirred.survey.estimates.measure import Rows, Values, nearest, totals, variances
+from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.queries import FINE, EstimateQueries, Public
 from stirred.survey.estimates.settings import pair
-
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
 
 _MOST: Final = 60  # files of one size: all pairs of them are compared
 
 
-def _axes(mechanism: SurveyEstimates) -> dict[str, list[Any]]:
+def _axes(mechanism: SurveyPromise) -> dict[str, list[Any]]:
     """Return what a record of a small sample can be: its weight, columns at their bounds, domains inside or outside."""
     axes: dict[str, list[Any]] = {"": [0, 1]}  # the smaller or the larger weight
     for each in mechanism.estimates:
@@ -50,7 +48,7 @@ def _axes(mechanism: SurveyEstimates) -> dict[str, list[Any]]:
     return axes
 
 
-def _sample(mechanism: SurveyEstimates, records: Sequence[dict[str, Any]]) -> tuple[Rows, Public]:
+def _sample(mechanism: SurveyPromise, records: Sequence[dict[str, Any]]) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of them; totals of classes are made up."""
     n, grid = len(records), mechanism.grid
     low, high = (grid, 2 * grid) if mechanism.weight_bounds is None else pair(mechanism.weight_bounds, where="weights")
@@ -98,7 +96,7 @@ def _values(asked: EstimateQueries, records: Sequence[dict[str, Any]]) -> Values
     )  # fmt: skip
 
 
-def law(mechanism: SurveyEstimates, dataset: Any) -> ShiftLaw:
+def law(mechanism: SurveyPromise, dataset: Any) -> ShiftLaw:
     """Return the exact law of all numbers of a small sample."""
     names = [*_axes(mechanism)]
     records = [dict(zip(names, record, strict=True)) for record in dataset]
@@ -121,7 +119,7 @@ def law(mechanism: SurveyEstimates, dataset: Any) -> ShiftLaw:
     return ShiftLaw(centre, noises)
 
 
-def audit_universes(mechanism: SurveyEstimates) -> list[list[Hashable]]:
+def audit_universes(mechanism: SurveyPromise) -> list[list[Hashable]]:
     """Return small samples of one, two and three records, with all weights and values at their bounds."""
     axes = _axes(mechanism)
     records, names = [*product(*axes.values())], [*axes]
@@ -139,7 +137,7 @@ def audit_universes(mechanism: SurveyEstimates) -> list[list[Hashable]]:
     return found
 
 
-def audit_specification(mechanism: SurveyEstimates, universe: Sequence[Hashable]) -> Specification:
+def audit_specification(mechanism: SurveyPromise, universe: Sequence[Hashable]) -> Specification:
     """Return the promise for a small sample: the loss on the sample, before anything amplifies it."""
     promised = mechanism.specification(name="small", columns=[*_axes(mechanism)][1:])
     inner = Budget(
