@@ -22,7 +22,7 @@ from stirred.mechanisms.records.steps.chains import (
     stage,
     staged_epsilon,
 )
-from stirred.mechanisms.tables.noise.small import truncated_geometric
+from stirred.mechanisms.tables.noise.mechanism import truncated_geometric
 from stirred.spec.exact import Exact, ln
 from stirred.spec.law import Law
 from stirred.spec.swap_budget import derangements, psa_sharp_epsilon
