@@ -29,7 +29,7 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.tables.cellkey.keys import RECORD_KEY, Keys, drawn_keys, identified, whole_keys
 from stirred.mechanisms.tables.cellkey.perturbation import KeyedRecords, KeyedTable, Magnitude, summed, sums_of
-from stirred.mechanisms.tables.cellkey.plan import LETTERS, CellKeyPlan, SmallTables, promised
+from stirred.mechanisms.tables.cellkey.plan import EPSILONS, LETTERS, CellKeyPlan, SmallTables, promised
 from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
 from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table
 from stirred.mechanisms.tables.engine import (
@@ -51,7 +51,6 @@ from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 
 _LARGE: Final = Fraction(1, 1000)
-_EPSILONS: Final = ("0", "1/2", "1", "2", "4")
 _SHOWN: Final = 12
 
 
@@ -234,7 +233,7 @@ class CellKey(CellKeyPromise):
         """Return the sections on the promise, the trade-off and the perturbation table."""
         found = [Section(title="What is promised", blocks=(self.in_words, *promised(plan)))]
         if self.trade is not None:
-            rows = tuple((e, exact(self.trade.delta(exact(e))).shown(6)) for e in _EPSILONS)
+            rows = tuple((e, exact(self.trade.delta(exact(e))).shown(6)) for e in EPSILONS)
             own = "the cell keys alone, without the swap" if plan.before is not None else "these tables"
             grid = Grid(header=("epsilon", "delta"), rows=rows, numbers=("epsilon", "delta"))
             found.append(Section(title="Epsilon and delta", blocks=(f"Of {own}, exactly from the table.", grid)))

@@ -1,4 +1,4 @@
-"""The plan of cell keys: what is wrong with settings and files, what it says, what speaks against it, the audit."""
+"""The plan of cell keys, what is promised in words, and the exact law of tables of small files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from stirred.spec.brief import published_exactly
 from stirred.spec.exact import exact
 from stirred.spec.law import Law
 
-_LARGE: Final = Fraction(1, 1000)
-_EPSILONS: Final = ("0", "1/2", "1", "2", "4")
-_SHOWN: Final = 12
+EPSILONS: Final = ("0", "1/2", "1", "2", "4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -66,11 +64,11 @@ class CellKeyPlan(TablePlan):
     @property
     def facts(self) -> tuple[Fact, ...]:
         trade = self.mechanism.trade
-        values = {} if trade is None else {f"delta_at_{e}": float(exact(trade.delta(exact(e)))) for e in _EPSILONS}
+        values = {} if trade is None else {f"delta_at_{e}": float(exact(trade.delta(exact(e)))) for e in EPSILONS}
         rows = (Fact(label="promised", sentence=" ".join(promised(self))),)
         if trade is None:
             return rows
-        words = ", ".join(f"{exact(trade.delta(exact(e))).shown()} at epsilon {e}" for e in _EPSILONS)
+        words = ", ".join(f"{exact(trade.delta(exact(e))).shown()} at epsilon {e}" for e in EPSILONS)
         if self.before is None:
             return (*rows, Fact(label="delta", sentence=words, values={"delta": values}))
         words = f"of the cell keys alone, for one {self.mechanism.unit} more or less and without the swap: {words}"

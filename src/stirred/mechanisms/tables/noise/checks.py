@@ -35,7 +35,7 @@ from stirred.mechanisms.tables.engine import (
     table_fault,
 )
 from stirred.mechanisms.tables.noise.measures import Measure, keeping, people_of, table_key
-from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, NoisePlan, published
+from stirred.mechanisms.tables.noise.plan import COLUMNS, CONFIDENTIAL, NoisePlan, published
 from stirred.mechanisms.tables.noise.promise import NoisePromise
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import Any, ClassVar, Final
@@ -12,13 +12,25 @@ import polars as pl
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan
-from stirred.mechanisms.protocol import Progress, Table
+from stirred.mechanisms.protocol import (
+    Block,
+    Grid,
+    Progress,
+    PublicFile,
+    ReleasedColumns,
+    Section,
+    Table,
+    Typical,
+)
 from stirred.mechanisms.tables.engine import counted_persons, declared_cells
-from stirred.mechanisms.tables.noise import checks, pages
+from stirred.mechanisms.tables.noise import checks
 from stirred.mechanisms.tables.noise.measures import Measure, Sum, people_of, tabulated
-from stirred.mechanisms.tables.noise.pages import NoisePlan
+from stirred.mechanisms.tables.noise.plan import COLUMNS, NoisePlan, published
 from stirred.mechanisms.tables.noise.promise import NoisePromise
-from stirred.mechanisms.tables.query import TableAnswers, with_numbers
+from stirred.mechanisms.tables.query import (
+    TableAnswers,
+    with_numbers,
+)
 from stirred.spec.domain import after_imputation
 from stirred.spec.exact import Exact, exact, exp
 from stirred.spec.law import Law
@@ -28,6 +40,7 @@ from stirred.spec.shift_law import Noise, ShiftLaw
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
 
+_SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
 _HOLD, _SWAP = "ab", "xy"  # of the files that are audited where a swap comes before
 _MOST: Final = 60  # files of one size: all pairs of them are compared
 _GIVEN_AWAY: Final = Fraction(1, 1 << 20)  # the decay is a short fraction, and at most so little is lost by that
@@ -53,7 +66,7 @@ class NoisyTables(NoisePromise):
     (['county', 'tenure', 'count', 'variance', 'low', 'high'], 6)
     """
 
-    table_columns: ClassVar[tuple[str, ...]] = (*pages.COLUMNS,)
+    table_columns: ClassVar[tuple[str, ...]] = (*COLUMNS,)
 
     def check_settings(self) -> None:
         if problems := [*checks.settings_problems(self)]:
@@ -113,7 +126,7 @@ class NoisyTables(NoisePromise):
             cells, own = plan.cells[each.title], records[each.of_persons]
             cut = {} if each.added_up is None else {"cut": tabulated(each, cells, own, cut=True)}
             noisy[each.title] = ask(each, tabulated(each, cells, own), inside=cut)
-        return pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
+        return published(self, plan.measures, plan.cells, noisy, total=data.households.height)
 
     def file_of(self, plan: NoisePlan, title: str) -> str:
         return next(each.file for each in plan.measures if each.title == title)
@@ -135,10 +148,6 @@ class NoisyTables(NoisePromise):
 
     check = checks.check
     doubts = checks.doubts
-    files = pages.noisy_files
-    reading_tables = pages.reading
-    sections = pages.sections
-    typical_errors = pages.typical_errors
     verify = checks.verify
     verify_exact = checks.verify_kept
     audit_bundle = checks.audit
@@ -160,6 +169,96 @@ class NoisyTables(NoisePromise):
         true, mean = (tabulated(measure, cells, file).astype(np.float64) for file in files)
         variance = np.full(true.size, float(measure.cell.variance))
         return with_numbers(cells, {"true": true, "mean": mean, "variance": variance})
+
+    # ---- files and pages
+
+    def files(
+        self, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
+    ) -> list[PublicFile]:
+        """Return the sums of a plan, and the table of what is published exactly. No record."""
+        found = [
+            PublicFile(
+                name=each.file,
+                kind="table",
+                columns=(*each.variables, *COLUMNS),
+                words=f"{each.title}, with noise; {each.in_bounds}",
+            )
+            for each in (() if plan is None else plan.measures)
+            if each.added_up is not None
+        ]
+        if exact := self.exact_margins.values():
+            words = "the counts that are published exactly"
+            columns = ("table", *dict.fromkeys(name for by in exact for name in by), "count")
+            found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
+        return found
+
+    def reading_tables(self, plan: NoisePlan) -> list[str]:
+        """Return what a reader of the tables must know, from public facts alone."""
+        exact = self.keep or self.inner is not None
+        lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if exact else []
+        sums = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
+        bounded = " (of a sum: that of the bounded values)" if sums else ""
+        if self.inner is not None:
+            lines.append(
+                f"True numbers are here those after {self.inner.title}, which is not undone: it draws tables that "
+                "cross exchanged with held variables towards independence."
+            )
+        lines += [
+            f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; "
+            f"`variance` is the variance of the noise. From `low` to `high` is an interval of {plan.percent} by the "
+            f"exact law of the noise: at least so often the true number{bounded} lies in it.",
+            *sums,
+            "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average "
+            "as the numbers stand; cutting at 0 first would make them too large.",
+        ]
+        if self.persons is not None and plan.releases["persons"]:
+            lines.append(
+                f"Of a household at most {self.persons} persons are counted, so tables of persons are too small where "
+                "households are larger."
+            )
+        return [*lines, *([f"{plan.after}."] if plan.after else [])]
+
+    def typical_errors(self, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+        """Return the noise of each table, by its law: the same for counts of every size.
+
+        What was cut before the noise was added, persons of large households or values beyond bounds, is not known.
+        """
+        return [
+            Typical(
+                table=each.title, cells=each.cells, error=each.deviation,
+                within=each.cell.half_width(Fraction(9, 10)), at_least=not each.of_records or each.doubled,
+            )
+            for each in sorted(plan.measures, key=lambda each: -each.cells)
+        ]  # fmt: skip
+
+    def sections(self, plan: NoisePlan) -> list[Section]:
+        """Return the sections on noise, on intervals by size of a count, and on the bias of what came afterwards."""
+        letter = plan.specification.output_premetric.parameter.removesuffix("2")
+        widths = {each.title: plan.width(each) for each in plan.measures}
+        header = ("table", "cells", "noise", letter, "standard deviation", f"{plan.percent} interval")
+        rows = tuple(
+            (m.title, m.cells, m.noise_in_words, exact(m.loss).shown(), f"{m.deviation:.4g}", f"±{widths[m.title]:,}")
+            for m in plan.measures
+        )
+        sizes = [size for size in _SIZES if size]
+        relative = Grid(
+            header=("table", *(f"count of {size:,}" for size in sizes)),
+            rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
+        )
+        told = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
+        also = [plan.also_promised] if plan.also_promised else []
+        grid = Grid(header=header, rows=rows)
+        noise: tuple[Block, ...] = (self.in_words, told, *also, grid, "Half-width of the interval, by the true count:")
+        cut = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
+        found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
+        if self.nonnegative:
+            counts = [each for each in plan.measures if each.added_up is None]
+            bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
+            words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
+            least = " (for consistent numbers less: as of a normal error of their own variance)" * self.consistent
+            grid = Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)
+            found.append(Section(title="After the noise", blocks=(f"{words}{least}:", grid)))
+        return found
 
     # ---- small files, for audits
 

@@ -1,4 +1,4 @@
-"""The plan of noisy tables, what they publish, and the pages that say how to read them."""
+"""The plan of noisy tables, and what they publish: a function of the noisy numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Typical
+from stirred.mechanisms.protocol import Fact
 from stirred.mechanisms.tables.engine import TablePlan
 from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
 from stirred.mechanisms.tables.noise.promise import NoisePromise
@@ -119,7 +118,6 @@ COLUMNS: Final[Columns] = {
 # Columns that stay inside.
 CONFIDENTIAL: Final = ("true", "noise", "cut", "table", "count")
 _DECIMALS: Final = 6
-_SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
 Noisy = Mapping[str, npt.NDArray[np.int64]]
 
 
@@ -169,27 +167,6 @@ def _published(
     return with_numbers(cells[each.title], columns)
 
 
-def noisy_files(
-    mechanism: NoisePromise, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
-) -> list[PublicFile]:
-    """Return the sums of a plan, and the table of what is published exactly. No record."""
-    found = [
-        PublicFile(
-            name=each.file,
-            kind="table",
-            columns=(*each.variables, *COLUMNS),
-            words=f"{each.title}, with noise; {each.in_bounds}",
-        )
-        for each in (() if plan is None else plan.measures)
-        if each.added_up is not None
-    ]
-    if exact := mechanism.exact_margins.values():
-        words = "the counts that are published exactly"
-        columns = ("table", *dict.fromkeys(name for by in exact for name in by), "count")
-        found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
-    return found
-
-
 def after_in_words(mechanism: NoisePromise) -> str:
     """Say what is done to the noisy numbers, each with its bias; the numbers themselves are always published."""
     told = []
@@ -210,74 +187,3 @@ def after_in_words(mechanism: NoisePromise) -> str:
             "`adjusted` is cut off at 0, which makes small counts too large on average, and sums of them more so"
         )
     return ". ".join(told)
-
-
-def reading(mechanism: NoisePromise, plan: NoisePlan) -> list[str]:
-    """Return what a reader of the tables must know, from public facts alone."""
-    exact = mechanism.keep or mechanism.inner is not None
-    lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if exact else []
-    sums = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
-    bounded = " (of a sum: that of the bounded values)" if sums else ""
-    if mechanism.inner is not None:
-        lines.append(
-            f"True numbers are here those after {mechanism.inner.title}, which is not undone: it draws tables that "
-            "cross exchanged with held variables towards independence."
-        )
-    lines += [
-        f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; `variance` "
-        f"is the variance of the noise. From `low` to `high` is an interval of {plan.percent} by the exact law of "
-        f"the noise: at least so often the true number{bounded} lies in it.",
-        *sums,
-        "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average as "
-        "the numbers stand; cutting at 0 first would make them too large.",
-    ]
-    if mechanism.persons is not None and plan.releases["persons"]:
-        lines.append(
-            f"Of a household at most {mechanism.persons} persons are counted, so tables of persons are too small where "
-            "households are larger."
-        )
-    return [*lines, *([f"{plan.after}."] if plan.after else [])]
-
-
-def typical_errors(mechanism: NoisePromise, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
-    """Return the noise of each table, by its law: the same for counts of every size.
-
-    What was cut before the noise was added, persons of large households or values beyond bounds, is not known.
-    """
-    return [
-        Typical(
-            table=each.title, cells=each.cells, error=each.deviation,
-            within=each.cell.half_width(Fraction(9, 10)), at_least=not each.of_records or each.doubled,
-        )
-        for each in sorted(plan.measures, key=lambda each: -each.cells)
-    ]  # fmt: skip
-
-
-def sections(mechanism: NoisePromise, plan: NoisePlan) -> list[Section]:
-    """Return the sections on noise and intervals by size of a count, and on the bias of what was done afterwards."""
-    letter = plan.specification.output_premetric.parameter.removesuffix("2")
-    widths = {each.title: plan.width(each) for each in plan.measures}
-    header = ("table", "cells", "noise", letter, "standard deviation", f"{plan.percent} interval")
-    rows = tuple(
-        (m.title, m.cells, m.noise_in_words, exact(m.loss).shown(), f"{m.deviation:.4g}", f"±{widths[m.title]:,}")
-        for m in plan.measures
-    )
-    sizes = [size for size in _SIZES if size]
-    relative = Grid(
-        header=("table", *(f"count of {size:,}" for size in sizes)),
-        rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
-    )
-    told = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
-    also = [plan.also_promised] if plan.also_promised else []
-    grid = Grid(header=header, rows=rows)
-    noise: tuple[Block, ...] = (mechanism.in_words, told, *also, grid, "Half-width of the interval, by the true count:")
-    cut = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
-    found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
-    if mechanism.nonnegative:
-        counts = [each for each in plan.measures if each.added_up is None]
-        bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
-        words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
-        least = " (for consistent numbers less: as of a normal error of their own variance)" * mechanism.consistent
-        grid = Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)
-        found.append(Section(title="After the noise", blocks=(f"{words}{least}:", grid)))
-    return found
