@@ -416,9 +416,6 @@ class TableMechanism(Mechanism):
     def conclusions(self, plan: Any) -> Sequence[str]:
         return self.reading_tables(plan)
 
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        return ["There is no file of records: the promise is about the tables alone."]
-
 
 # ---- the audit of a bundle ----------------------------------------------------------------------------------
 
@@ -484,7 +481,7 @@ def stated_mechanism(kind: type[TableMechanism], bundle: BundleFiles, tables: Se
     try:
         stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
         settings = kind.settings_model.model_validate(stated.settings if stated else {})
-        return kind.of_settings(settings, tables=tables)
+        return kind(settings, tables=tables)
     except (OSError, ValueError, StirredError):
         return None
 

@@ -17,7 +17,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, listed, number
 from stirred.data.record_doubts import PublishedTable, clamped_doubts
-from stirred.data.spelling import meant
 from stirred.mechanisms.protocol import Check, Written, failed
 from stirred.mechanisms.tables.engine import audit_promise, audit_records
 from stirred.mechanisms.tables.query import are_declared
@@ -26,6 +25,7 @@ from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.invariant import Invariant, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import Problem, StirredError, wrong
+from stirred.spec.spelling import meant
 from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends

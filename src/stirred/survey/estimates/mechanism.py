@@ -121,16 +121,13 @@ class SurveyEstimates(SurveyPromise):
     shown = pictures.shown
     inside = pictures.inside
 
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        return ["There is no file of records: the promise is about the estimates alone."]
-
     # ---- small samples, for audits
     # Where sampling amplifies, the promise on the sample is checked here; what the draw makes of it is checked by the
     # linear programme (`stirred survey audit-design`). Variances follow the published ratio; here it is held fixed, as
     # composition allows.
 
     def _axes(self) -> dict[str, list[Any]]:
-        """Return what a record of a small sample can be: its weight, columns at their bounds, inside a domain or not."""
+        """Return what a record of a small sample can be: its weight, columns at their bounds, domain or not."""
         axes: dict[str, list[Any]] = {"": [0, 1]}  # the smaller or the larger weight
         for each in self.estimates:
             for name, bounds in ((each.variable, each.bounds), (each.denominator, each.denominator_bounds)):

@@ -19,7 +19,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, absent_variable, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
-from stirred.data.spelling import crossed
 from stirred.data.steps import NUMBER
 from stirred.data.whole import decimal_commas
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
@@ -40,6 +39,7 @@ from stirred.mechanisms.tables.noise.promise import NoisePromise
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.spelling import crossed
 
 _LARGEST_SUM: Final = 1 << 62
 _ROUND: Final = 'round it first: step = "round", to = 1 under [[prepare]]'
