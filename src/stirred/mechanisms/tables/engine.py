@@ -455,8 +455,10 @@ def audit_promise(
     ]
     for block, one, other in blocks:
         if one != other:
-            told = [f"{b.shown} ({b.policy})" if isinstance(b, Budget) else str(b) for b in (one, other)]
-            found.bad(f"it says {told[0]}, and the settings give {told[1]}", where=f"public/specification.json {block}")
+            shown = [f"{b.shown} ({b.policy})" if isinstance(b, Budget) else str(b) for b in (one, other)]
+            found.bad(
+                f"it says {shown[0]}, and the settings give {shown[1]}", where=f"public/specification.json {block}"
+            )
     if len(found.problems) == before:
         found.checks.append(computed.format(said.budget_text))
 

@@ -55,7 +55,7 @@ THEORY: Final = "docs/theory/census-2020.md"
 
 
 class TabulatorSettings(Settings):
-    """What every such mechanism can be told."""
+    """What all of these mechanisms can be given."""
 
     budget: str | dict[str, Any] = Field(
         default="us-2020",

@@ -31,8 +31,8 @@ def too_small(classes: Classes, count: SurveyQuery) -> Iterator[Problem]:
     least, remedy = smallest(count), "collapse it with another class, or give the counts a larger share under [adjust]"
     for row, size in zip(classes.frame.rows(), classes.sizes, strict=True):
         if size < 2 * least:
-            told = f"the count of class {' '.join(row)}, about {size:g}, would have noise of standard deviation "
-            yield Problem(what=f"{told}{least / _SURE:.4g}", where=WHERE, remedy=remedy)
+            noise = f"the count of class {' '.join(row)}, about {size:g}, would have noise of standard deviation "
+            yield Problem(what=f"{noise}{least / _SURE:.4g}", where=WHERE, remedy=remedy)
 
 
 def ratios(classes: Classes, count: SurveyQuery, noisy: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

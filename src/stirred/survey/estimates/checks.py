@@ -50,7 +50,7 @@ def settings_problems(mechanism: SurveyPromise) -> Iterator[Problem]:
     setting = setting_of(mechanism.setting)
     if finite_loss(mechanism.epsilon, where="epsilon") <= 0:
         yield Problem(what=f"{mechanism.epsilon} is not above 0", where="epsilon", remedy="write a number above 0")
-    mechanism.sure  # noqa: B018 (a wrong confidence is told with the plan)
+    mechanism.sure  # noqa: B018 (a wrong confidence is refused with the plan)
     if not mechanism.estimates:
         yield Problem(
             what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on to a plan"
@@ -456,10 +456,14 @@ def fault(mechanism: SurveyPromise, table: pl.DataFrame, text: pl.DataFrame) -> 
         privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
         se = math.hypot(row["se_sampling"] or 0.0, privacy)
         cv = se / abs(row["estimate"]) if row["estimate"] else None
-        told = published.flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
+        quality = published.flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
         given = row["se"] or math.nan, row["cv"] or math.inf
-        mark = f"{told} {published.remark(own[row['name']], row['estimate'])}".strip() if row["name"] in own else told
+        mark = (
+            f"{quality} {published.remark(own[row['name']], row['estimate'])}".strip()
+            if row["name"] in own
+            else quality
+        )
         # Earlier versions published no remark.
-        if row["flag"] not in (told, mark) or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
+        if row["flag"] not in (quality, mark) or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
             return f"se, cv or flag of {row['name']} contradicts its other numbers"
     return ""

@@ -56,11 +56,11 @@ def shown(mechanism: SurveyPromise, plan: SurveyPlan, public: Frames) -> list[Se
     header = ("name", *by, "estimate", "se", "lci", "uci", "cv", "flag")
     first = [{**row, "cv": _percent(row["cv"])} for row in table.head(_MOST_ROWS).iter_rows(named=True)]
     cells = tuple(tuple("" if row[name] is None else row[name] for name in header) for row in first)
-    told = "Every estimate with its standard error, its interval and its quality. All columns are in estimates.csv."
+    lead = "Every estimate with its standard error, its interval and its quality. All columns are in estimates.csv."
     more = f" The first {_MOST_ROWS} of {table.height:,} are shown." if table.height > _MOST_ROWS else ""
     grid = Grid(header=header, rows=cells, numbers=header[1 + len(by) : -1])
     return [
-        Section(title="The estimates", blocks=(told + more, *_noise_alone(plan), _CLAMPED, *_outside(rows), grid)),
+        Section(title="The estimates", blocks=(lead + more, *_noise_alone(plan), _CLAMPED, *_outside(rows), grid)),
         Section(title="Sampling error and privacy error", blocks=tuple(_errors(plan, rows, by))),
         Section(title="Quality by size of the domain", blocks=tuple(_quality(mechanism, plan, rows, by))),
     ]
@@ -176,7 +176,7 @@ def _quality(mechanism: SurveyPromise, plan: SurveyPlan, rows: Sequence[Row], by
         return
     why = ((len(rows) - len(sized), "their sampling error is not published"),
            (len(sized) - len(points), "they have no published size above 0"))  # fmt: skip
-    left = "".join(f" Left out: {count} of {len(rows)} estimates; {told}." for count, told in why if count)
+    left = "".join(f" Left out: {count} of {len(rows)} estimates; {reason}." for count, reason in why if count)
     yield (
         "The size of a domain is its published weighted count, which has noise itself. Lines are those of the flags "
         f"({mechanism.quality}).{left}"
@@ -204,11 +204,11 @@ def sections(mechanism: SurveyPromise, plan: SurveyPlan) -> list[Section]:
     ]
     header = ("estimate", "number", "cells", "epsilon on the sample", "noise sd")
     setting, (low, high) = plan.public.setting, _ends(plan)
-    told = f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or _NOBODY}."
+    protected = f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or _NOBODY}."
     kind = "Weights total / count" if plan.public.held else "Design weights"
     weights = f"{kind} are taken between {low:g} and {high:g}, which are public."
     grid = Grid(header=header, rows=tuple(rows), numbers=header[2:])
-    blocks: list[Block] = [mechanism.in_words, told, weights, grid]
+    blocks: list[Block] = [mechanism.in_words, protected, weights, grid]
     if plan.mechanism.attackers:
         blocks.append("Before somebody who knows something of the sample:")
         blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.mechanism.attackers, numbers=("epsilon",)))
@@ -287,9 +287,9 @@ def inside(mechanism: SurveyPromise, plan: SurveyPlan, release: Release) -> list
     """Return how many values were clamped, the weights between their public bounds, and what could be shown."""
     drawn, weights = release.internal["drawn"], sampled(mechanism, release.internal["counted"])[0].given
     clamped = [(title, int(frame["clamped"][0]), plan.public.n) for title, frame in drawn.items()]
-    told = "Values beyond the declared bounds count as the nearer bound. Their number is confidential."
+    lead = "Values beyond the declared bounds count as the nearer bound. Their number is confidential."
     grid = Grid(header=("estimate", "values clamped", "records"), rows=tuple(clamped))
-    found = [Section(title="Clamping", blocks=(told, grid))]
+    found = [Section(title="Clamping", blocks=(lead, grid))]
     if not any(each.estimate.kind == "table" for each in plan.estimates):
         advice = f"{_NO_SIZES} To show quality by size, add [[estimates]] kind = 'table' with the same by to the plan."
         found.append(Section(title="Sizes of domains", blocks=(advice,)))

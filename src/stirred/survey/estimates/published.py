@@ -105,16 +105,16 @@ class SurveyPlan(TablePlan):
     def facts(self) -> tuple[Fact, ...]:
         found, values = [], []
         for each in self.estimates:
-            told: dict[str, Any] = {"estimate": each.title}
+            facts: dict[str, Any] = {"estimate": each.title}
             for role, query in each.queries.items():
                 sd = float(query.step) * 2**0.5 * float(query.one / query.loss)
-                told[role] = {
+                facts[role] = {
                     "cells": query.cells, "epsilon": str(query.loss), "step": str(query.step), "noise_sd": sd,
                     "sensitivity": str(query.one * query.step),
                 }  # fmt: skip
                 words = f"{each.title}, {ROLES.get(role, role)}: noise of standard deviation {sd:.4g}"
                 found.append(f"{words}, epsilon {exact(query.loss).shown()}")
-            values.append(told)
+            values.append(facts)
         inner = str(exact(self.mechanism.inner_loss))
         return (
             *(Fact(label="noise", sentence=sentence) for sentence in found),
@@ -270,7 +270,7 @@ def _sampling(
         below = below if (known := plan.public.known) is None else float(known.sizes.sum())
     found, noise = float(bounded_variance(asked, plan.public)), 0.0
     if plan.mechanism.variance == "paid":
-        # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
+        # A variance below the deviation of its own noise cannot be distinguished from 0, and 0 would promise too much.
         query = asked.queries["variance"]
         noise = math.sqrt(noise_of(query, 1.0).variance)
         found = min(max(float(z["variance"]) * float(query.step), noise), found)
@@ -287,9 +287,9 @@ def files(
     words = "the estimates with their errors"
     held = []
     if classes and not mechanism.after_noise and (plan is None or plan.public.held):
-        told = "how many sampled records each class has, exactly"
+        what = "how many sampled records each class has, exactly"
         make = None if plan is None else partial(_class_sizes, plan)
-        held = [PublicFile(name=INVARIANTS, kind="side", columns=("table", *classes, "count"), words=told, make=make)]
+        held = [PublicFile(name=INVARIANTS, kind="side", columns=("table", *classes, "count"), words=what, make=make)]
     return [
         *held,
         PublicFile(name=ESTIMATES, kind="estimates", columns=columns, words=words),
@@ -349,15 +349,15 @@ def _bounds(mechanism: SurveyPromise, plan: SurveyPlan) -> str:
 def _divided(plan: SurveyPlan) -> list[str]:
     """Return what is said of means: by what they are divided, and what it means if one cannot be."""
     kinds = {each.estimate.kind for each in plan.estimates}
-    told = []
+    sentences = []
     if kinds & {"mean", "ratio"}:
-        told.append(
+        sentences.append(
             f"{OUTSIDE} after the flag: a mean or ratio came out beyond its declared bounds, by its noise. It is "
             "published as it came out, and is of little use."
         )
     if own := [each.title for each in plan.estimates if plan.public.by_design(each.estimate)]:
-        told.append(f"The design fixes the sum of weights by which {', '.join(own)} is divided: it has no noise.")
-    return told
+        sentences.append(f"The design fixes the sum of weights by which {', '.join(own)} is divided: it has no noise.")
+    return sentences
 
 
 def _calibration(plan: SurveyPlan) -> list[str]:

@@ -41,7 +41,7 @@ class Magnitude(BaseModel):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Magnitude:
-        """Return the settings of plain data; all that is wrong with them is told at once."""
+        """Return the settings of plain data; all that is wrong with them in one error."""
         try:
             return cls(**given)
         except ValidationError as error:

@@ -245,10 +245,16 @@ class NoisyTables(NoisePromise):
             header=("table", *(f"count of {size:,}" for size in sizes)),
             rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
         )
-        told = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
+        relation = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
         also = [plan.also_promised] if plan.also_promised else []
         grid = Grid(header=header, rows=rows)
-        noise: tuple[Block, ...] = (self.in_words, told, *also, grid, "Half-width of the interval, by the true count:")
+        noise: tuple[Block, ...] = (
+            self.in_words,
+            relation,
+            *also,
+            grid,
+            "Half-width of the interval, by the true count:",
+        )
         cut = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
         found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
         if self.nonnegative:

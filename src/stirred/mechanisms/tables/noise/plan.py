@@ -169,21 +169,21 @@ def _published(
 
 def after_in_words(mechanism: NoisePromise) -> str:
     """Say what is done to the noisy numbers, each with its bias; the numbers themselves are always published."""
-    told = []
+    sentences = []
     if mechanism.consistent:
-        told.append(
+        sentences.append(
             "`consistent` is the least squares estimate from all tables and exact counts together: tables agree on "
             "totals and on variables that they share. Nothing is biased, and `consistent_variance` is its variance. It "
             "has no interval: its error is far from normal in small tables. That codes of one variable nest in those "
             "of another is not known to it"
         )
     if mechanism.rounded:
-        told.append(
+        sentences.append(
             f"`adjusted` is rounded to multiples of {mechanism.rounded}, which moves each number by up to "
             f"{mechanism.rounded / 2:g}; sums of rounded numbers no longer agree"
         )
     if mechanism.nonnegative:
-        told.append(
+        sentences.append(
             "`adjusted` is cut off at 0, which makes small counts too large on average, and sums of them more so"
         )
-    return ". ".join(told)
+    return ". ".join(sentences)
