@@ -11,7 +11,8 @@ from pydantic import Field
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Probability, Progress, Settings
-from stirred.mechanisms.tables.engine import TableMechanism, TablePlan, declared_cells
+from stirred.mechanisms.tables.cells import declared_cells
+from stirred.mechanisms.tables.engine import TableMechanism, TablePlan
 from stirred.mechanisms.tables.query import Query, TableAnswers
 from stirred.spec import PURE, Budget, Domain, InputPremetric, Multiverse, Specification, exact
 from stirred.spec.shift_law import ShiftLaw

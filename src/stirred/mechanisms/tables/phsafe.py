@@ -18,7 +18,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
 from stirred.mechanisms.tables.budgets import Amount, BudgetFile, once
-from stirred.mechanisms.tables.engine import at_most
+from stirred.mechanisms.tables.cells import at_most
 from stirred.mechanisms.tables.query import COUNTED, DECIMAL, TEXT, Columns, Query, TableAnswers, in_order, schema_of
 from stirred.mechanisms.tables.tabulator import (
     Ints,

@@ -14,7 +14,7 @@ import polars as pl
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.tables.engine import declared_cells
+from stirred.mechanisms.tables.cells import declared_cells
 from stirred.mechanisms.tables.query import TableAnswers
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.doubts import Doubt

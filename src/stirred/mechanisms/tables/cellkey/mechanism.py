@@ -32,14 +32,8 @@ from stirred.mechanisms.tables.cellkey.perturbation import KeyedRecords, KeyedTa
 from stirred.mechanisms.tables.cellkey.plan import EPSILONS, LETTERS, CellKeyPlan, SmallTables, promised
 from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
 from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table
-from stirred.mechanisms.tables.engine import (
-    TableMechanism,
-    audit_cells,
-    audit_promise,
-    audit_records,
-    column_of,
-    declared_cells,
-)
+from stirred.mechanisms.tables.cells import column_of, declared_cells
+from stirred.mechanisms.tables.engine import TableMechanism, audit_cells, audit_promise, audit_records
 from stirred.mechanisms.tables.query import TableAnswers
 from stirred.randomness.entropy import Entropy
 from stirred.spec.convert import post_process

@@ -22,6 +22,7 @@ from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifyi
 from stirred.data.steps import NUMBER
 from stirred.data.whole import decimal_commas
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
+from stirred.mechanisms.tables.cells import column_of
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
     STAYS_INSIDE,
@@ -29,7 +30,6 @@ from stirred.mechanisms.tables.engine import (
     TableMechanism,
     audit_promise,
     audit_records,
-    column_of,
     stated_mechanism,
     table_fault,
 )

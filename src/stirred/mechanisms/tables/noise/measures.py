@@ -24,7 +24,7 @@ from stirred.data.columns import select
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, confidence_of, failed
-from stirred.mechanisms.tables.engine import at_most
+from stirred.mechanisms.tables.cells import at_most
 from stirred.mechanisms.tables.query import Query
 from stirred.randomness.cell_law import CellLaw
 from stirred.randomness.entropy import Entropy

@@ -22,7 +22,7 @@ from stirred.mechanisms.protocol import (
     Table,
     Typical,
 )
-from stirred.mechanisms.tables.engine import counted_persons, declared_cells
+from stirred.mechanisms.tables.cells import counted_persons, declared_cells
 from stirred.mechanisms.tables.noise import checks
 from stirred.mechanisms.tables.noise.measures import Measure, Sum, people_of, tabulated
 from stirred.mechanisms.tables.noise.plan import COLUMNS, NoisePlan, published
