@@ -354,7 +354,7 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         # What the codebook declares as an identifier is one, whatever the plan forgot.
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
-        by_column = mechanism is not None and mechanism.by_column and not planned.plan.prepare
+        by_column = mechanism is not None and mechanism.family is not None and not planned.plan.prepare
         data = Microdata.read(
             planned.records,
             planned.persons,

@@ -45,6 +45,7 @@ from stirred.mechanisms.protocol import (
     Release,
     ReleasedColumns,
     Settings,
+    Workplace,
     Written,
     confidence_of,
     failed,
@@ -187,11 +188,11 @@ class TableMechanism(Mechanism):
         before = () if self.inner is None else self.inner.coded_columns
         return [*dict.fromkeys((*self.declared_columns, *before))]
 
-    def warm(self) -> None:
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
         import stirred.randomness.noise_kernel  # noqa: F401
 
         if self.inner is not None:
-            self.inner.warm()
+            self.inner.ready(data, plan.before)
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
@@ -282,7 +283,7 @@ class TableMechanism(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
-        data, plan, entropy, promised, convert = opening
+        data, plan, entropy, promised, convert, _ = opening
         progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
         answers = DrawnAnswers(self.noise_entropy(entropy))

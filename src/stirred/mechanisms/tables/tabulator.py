@@ -28,6 +28,7 @@ from stirred.mechanisms.protocol import (
     Section,
     Settings,
     Typical,
+    Workplace,
 )
 from stirred.mechanisms.tables.budgets import BudgetFile, budget_of
 from stirred.mechanisms.tables.engine import (
@@ -221,8 +222,8 @@ class Tabulator(TableMechanism):
             dropped=columns_beside(data, self.used),
         )
 
-    def warm(self) -> None:
-        super().warm()
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
+        super().ready(data, plan)
         for noise in {line.noise for line in self.measured}:
             table_of(noise)
 

@@ -14,6 +14,7 @@ from stirred.data.problems import listed
 from stirred.mechanisms.protocol import (
     Rate,
     Settings,
+    Workplace,
 )
 from stirred.mechanisms.tables.cellkey.keys import KeyFile
 from stirred.mechanisms.tables.cellkey.perturbation import Magnitude
@@ -131,9 +132,9 @@ class CellKeyPromise(TableMechanism):
     def sums_table(self) -> PTable:
         return self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable)
 
-    def warm(self) -> None:  # no noise is drawn
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:  # no noise is drawn
         if self.inner is not None:
-            self.inner.warm()
+            self.inner.ready(data, plan.before)
 
     @property
     def table_sources(self) -> list[str]:
