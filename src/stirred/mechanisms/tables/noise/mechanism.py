@@ -144,7 +144,7 @@ class NoisyTables(NoisePromise):
             frames.append(own.select(pl.lit(title).alias("table"), pl.all()))
         return pl.concat(frames, how="diagonal").select("table", pl.exclude("table", "count"), "count")
 
-    # ---- what is handed over, each in a module of its own
+    # ---- checks, in a module of their own
 
     check = checks.check
     doubts = checks.doubts
