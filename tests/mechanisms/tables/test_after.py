@@ -15,9 +15,8 @@ from stirred import Entropy, PermutationSwap
 from stirred.audit import AuditVerdict, audit
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
-from stirred.mechanisms.tables.noise.checks import decay_for
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
-from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables, decay_for
 from stirred.spec.doubts import DoubtError
 from stirred.spec.exact import Exact, exact, largest, ln
 from stirred.spec.invariant import Margin
