@@ -13,7 +13,7 @@ from stirred.cli.output import emit_json
 SCHEMAS: Final = {
     "plan": "stirred.release.plan_sections",
     "codebook": "stirred.data.codebook_file",
-    "policy": "stirred.release.ledger.policy_file",
+    "policy": "stirred.release.ledger.policy",
     "specification": "stirred.spec.document_schema",
 }
 

@@ -33,9 +33,9 @@ from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.account import not_of
 from stirred.release.ledger.entry import numbers
-from stirred.release.ledger_doubts import earlier_doubts, earlier_entry, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of, with_numbers
+from stirred.release.reservation import earlier_doubts, earlier_entry, ledger_doubts
 from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.spec.accepted import MORE_RUNS, with_accepted
 from stirred.spec.domain import file_identity
@@ -241,7 +241,7 @@ def _most_exposed(planned: Planned, ledger: Ledger | None) -> tuple[Fraction, st
     A policy says how large it may be. A plan may be stricter, and never laxer: beyond it a person accepts.
     """
     policy = None if ledger is None else ledger.policy
-    stated = None if policy is None else policy.exposed_share
+    stated = None if policy is None else policy.most_exposed
     most, set_by = (exposure.MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
     own = planned.plan.release.exposed_share
     if own is not None:

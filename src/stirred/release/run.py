@@ -24,12 +24,11 @@ from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.store import store_at
-from stirred.release.ledger_doubts import earlier_entry
 from stirred.release.plan_file import Planned
 from stirred.release.prepared import Prepared
 from stirred.release.rehearsal import rehearse
 from stirred.release.reports import write_reports
-from stirred.release.reservation import Reservation, reserved
+from stirred.release.reservation import Reservation, earlier_entry, reserved
 
 
 def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progress | None = None) -> Path:

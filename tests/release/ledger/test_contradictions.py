@@ -19,9 +19,9 @@ from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, Policy
 from stirred.release.ledger.export import exported
-from stirred.release.ledger_doubts import ledger_doubts
 from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
+from stirred.release.reservation import ledger_doubts
 from stirred.release.run import release_request
 from stirred.spec import Margin, Multiverse, Named, Specification
 from stirred.spec.accepted import with_accepted_names

@@ -616,7 +616,7 @@ copies = { factor = 2, because = "imputation" }
 acceptable = [{ kind = "margin", of = "person", level = "state" }]
 """
     policy = Policy.from_toml(text)
-    assert str(policy.limits[0].budget) == "1529/100"
+    assert str(policy.limits[0].most) == "1529/100"
     ledger.set_policy(policy, reason="all of it")
     assert ledger.policy == policy
 

@@ -260,11 +260,11 @@ class Account:
         committed = [row for row in standing.moves if row.kind == kinds.COMMIT]
         ended = [row for row in standing.moves if row.kind in (kinds.ABORT, kinds.WITHDRAW)]
         is_ended = standing.status in (ABORTED, WITHDRAWN)
-        stated = {**dict(facts), **facts.relations}
-        return Entry(
+        stated = {**dict(facts), "bundle": facts_of(committed[-1]).bundle if committed else facts.bundle}
+        return Entry.model_construct(  # every value was checked when its row was read
+            **stated,
             number=opening.number,
             id=opening.id,
-            when=stated.pop("at"),
             specification=self.specification(opening.specification) if opening.specification else None,
             status=standing.status,
             drawn=standing.drawn,
@@ -273,7 +273,6 @@ class Account:
             reason=facts_of(ended[-1]).reason if is_ended else "",
             elsewhere=opening.kind == kinds.ADD,
             history=standing.history,
-            **{**stated, "bundle": facts_of(committed[-1]).bundle if committed else facts.bundle},
         )
 
     def plan_of(self, id_: str) -> str:

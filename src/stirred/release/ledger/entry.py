@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from stirred.release.ledger.row import ABORT, ADD, COMMIT, DRAW, PUBLISH, PUBLISHING, RESERVE, UNPUBLISHED, WITHDRAW
+from pydantic import ConfigDict
+
+from stirred.release.ledger.row import (
+    ABORT,
+    ADD,
+    COMMIT,
+    DRAW,
+    PUBLISH,
+    PUBLISHING,
+    RESERVE,
+    UNPUBLISHED,
+    WITHDRAW,
+    OpeningFacts,
+)
 from stirred.spec.specification import Specification
 
 _MOST_RUNS: Final = 12  # of entries in a row that are listed
@@ -50,44 +63,34 @@ class Event:
         return f"{_WORDS[self.kind]}{where}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One release in the ledger: what, by whom, why, with which specification, and what became of it.
+class Entry(OpeningFacts):
+    """One release in the ledger: what its opening row states, and what became of it.
 
     ``drawn`` says that randomness may have been drawn. Randomness that may have been seen counts as
     spent, so an entry stops counting only if it was aborted *before* anything random happened.
     ``derived_from`` lists entries whose output this one is computed from: it costs nothing (Proposition
     2.5.4). ``includes`` lists earlier entries that its specification already covers. ``unspecified`` says why a
-    release made elsewhere has no specification. ``who`` and ``when``
-    are those of the row that opened the entry, ``history`` has them all; ``made`` is the stated day of a
-    release made elsewhere.
+    release made elsewhere has no specification. ``who`` and ``when`` are those of the row that opened the entry,
+    ``history`` has them all; ``made`` is the stated day of a release made elsewhere.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     number: int
     id: str
-    mechanism: str
     specification: Specification | None
     status: str
     drawn: bool
-    who: str
-    when: str
-    purpose: str
     hash: str
     previous: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    sample: str | None = None
-    amplified: bool = False
-    sampling: Mapping[str, Any] | None = None
-    derived_from: tuple[str, ...] = ()
-    includes: tuple[str, ...] = ()
-    unspecified: str = ""
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    place: str | None = None
-    bundle: str | None = None
     reason: str = ""
     elsewhere: bool = False
-    made: str | None = None
     history: tuple[Event, ...] = ()
+
+    @property
+    def when(self) -> str:
+        """Return when the entry was opened."""
+        return self.at
 
     @property
     def day(self) -> str:
