@@ -14,7 +14,7 @@ from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
@@ -47,7 +47,7 @@ def plan(out: str = "out", **release: Any) -> dict[str, Any]:
 
 
 def made(folder: Path, content: dict[str, Any]) -> Path:
-    return run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_file_in_which_nothing_can_move_is_never_released_nor_published(
     assert not (tmp_path / "out").exists()
     # A bundle that another program made, or another version.
     content["release"]["accept"] = []
-    bundle = run(undoubted(prepare(planned(content, source="plan", folder=tmp_path))), entropy=Entropy.from_os())
+    bundle = run(undoubted(prepare(plan_from(content, source="plan", folder=tmp_path))), entropy=Entropy.from_os())
     with pytest.raises(PublishError, match=r"nothing can be swapped|nothing is promised"):
         publish(bundle, tmp_path / "site")
     assert not (tmp_path / "site").exists()

@@ -31,7 +31,7 @@ from stirred.mechanisms.protocol import (
     VerificationError,
 )
 from stirred.release import files as writing
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import run
 from stirred.spec.budget import Budget, Derived
@@ -124,7 +124,7 @@ def prepared(tmp_path: Path) -> Callable[..., Prepared]:
             "tables": [{"variables": ["county", "tenure"]}],
             "release": {"out": "out"},
         }
-        found = prepare(planned(plan, source="plan", folder=tmp_path))
+        found = prepare(plan_from(plan, source="plan", folder=tmp_path))
         coins = Coins(**settings)
         return replace(found, mechanism=coins, plan=coins.plan(found.data), doubts=(), accepted=())
 

@@ -20,7 +20,7 @@ from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.records import evidence as verification
 from stirred.mechanisms.records import swapped_file
 from stirred.release import files
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 
@@ -96,7 +96,7 @@ def plan(**data: str) -> dict[str, object]:
 
 
 def released(folder: Path, **data: str) -> Path:
-    return run(prepare(planned(plan(**data), source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan(**data), source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 def test_identifiers_of_the_codebook_are_never_released(folder: Path) -> None:
@@ -224,11 +224,11 @@ def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
 def test_a_release_in_csv_parts_can_be_swapped_again(folder: Path) -> None:
     content = plan(hid="hid", codebook="codebook.toml")
     content["release"] = {"out": "first", "format": "csv"}
-    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    public = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert len(list((public / "data.csv").iterdir())) == 6
     content["data"] = {"households": str(public / "data.csv"), "persons": str(public / "persons.csv"), "hid": "hid"}
     content["release"] = {"out": "second", "format": "csv"}
-    again = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    again = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert frames.read_frame(again / "data.csv").height == 40
     assert sorted(frames.read_frame(again / "persons.csv")["age"]) == sorted(people()["age"].cast(pl.String))
 
@@ -239,10 +239,10 @@ def test_the_readme_names_the_files_that_are_folders_of_parts(
 ) -> None:
     content = plan(hid="hid", codebook="codebook.toml")
     content["release"] = {"out": "short", "format": ending}
-    short = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    short = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     request.getfixturevalue("in_parts")
     content["release"] = {"out": "long", "format": ending}
-    long = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    long = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert "parts" not in (short / "README.md").read_text(encoding="utf-8")
     (line,) = [line for line in (long / "README.md").read_text(encoding="utf-8").splitlines() if "of parts" in line]
     folders = sorted(path.name for path in long.iterdir() if path.is_dir() and path.name != "tables")
@@ -255,7 +255,7 @@ def test_the_readme_names_persons_without_variables_of_their_own(folder: Path) -
     content = plan(hid="hid")
     content["tables"] = []
     content["release"] = {"out": "bundle", "accept": ["identifier:parcel"]}
-    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    public = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert (public / "persons.parquet").exists()
     assert "- `persons.parquet`: the persons in them" in (public / "README.md").read_text(encoding="utf-8")
 

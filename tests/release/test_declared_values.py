@@ -11,7 +11,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.data.problems import PlanError
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
@@ -35,7 +35,7 @@ def prepared(folder: Path, tables: list[dict[str, Any]] | None = None, **mechani
         "tables": tables or [],
         "release": {"out": "out"},
     }
-    return prepare(planned(plan, source="plan", folder=folder))
+    return prepare(plan_from(plan, source="plan", folder=folder))
 
 
 def response(folder: Path, variable: str, **more: Any) -> Prepared:

@@ -18,7 +18,7 @@ from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.problems import StorageError
 from stirred.release.ledger.recover import recover
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
@@ -36,7 +36,7 @@ def release(folder: Path, out: str, *, ledger: str | None = None, **mechanism: A
         "tables": [{"variables": ["county", "tenure"]}],
         "release": {"out": out, **({} if ledger is None else {"ledger": ledger})},
     }
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture(scope="module")

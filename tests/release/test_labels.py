@@ -15,7 +15,7 @@ from stirred.inference.correct import correct
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.randomness.entropy import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
@@ -60,7 +60,7 @@ def released(folder: Path, file: str, **changes: Any) -> Path:
         "tables": tables,
         "release": {"out": "bundle"},
     }
-    return run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_sums_have_labels_as_counts_have(name: str, sums: str, tmp_path: Path) -
     if "values" in content["mechanism"]:
         content["mechanism"].pop("values")
         content["mechanism"]["sums"][0]["column"] = "size"
-    bundle = run(prepare(planned(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    bundle = run(prepare(plan_from(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
     table = read_frame(bundle / f"public/tables/{sums}.csv")
     assert table.columns[table.columns.index("county_label") + 1] == "sum"
     assert table["county_label"][0] == "East, upper"

@@ -11,7 +11,7 @@ import pytest
 
 from stirred.audit.bundle import audit_bundle
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.resume import resume
@@ -36,7 +36,7 @@ def prepared(folder: Path, out: str, accept: Sequence[str] = (), **mechanism: An
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
         "release": {"out": out, "ledger": "homes.ledger", "accept": list(accept)},
     }
-    return prepare(planned(content, source="plan", folder=folder))
+    return prepare(plan_from(content, source="plan", folder=folder))
 
 
 def entries(folder: Path) -> int:

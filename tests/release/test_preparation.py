@@ -18,7 +18,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.prepare import Change, prepared_codebook, prepared_data
 from stirred.data.problems import DataError, PlanError
 from stirred.data.steps import Recode, words_of
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec import InputPremetric, compose, exact
@@ -65,11 +65,11 @@ def of(folder: Path, steps: list[dict[str, Any]], data: dict[str, Any] | None = 
         "release": {"out": "bundle"},
         **sections,
     }
-    return planned(content, source="plan.toml", folder=folder)
+    return plan_from(content, source="plan.toml", folder=folder)
 
 
 def stepped(column: pl.Series, **step: Any) -> list[Any]:
-    (parsed,) = of(Path(), [{"column": column.name, **step}]).plan.prepare
+    (parsed,) = of(Path(), [{"column": column.name, **step}]).prepare
     return prepared_data(Microdata(households=column.to_frame()), [parsed]).households[column.name].to_list()
 
 
@@ -181,7 +181,7 @@ def test_what_was_capped_says_so_in_every_step_after_it() -> None:
     cap, low = {"step": "top-code", "at": 85}, {"step": "bottom-code", "at": 17}
 
     def after(*steps: dict[str, Any]) -> list[Any]:
-        parsed = of(Path(), [{"column": "age", **step} for step in steps]).plan.prepare
+        parsed = of(Path(), [{"column": "age", **step} for step in steps]).prepare
         return prepared_data(Microdata(households=ages.to_frame()), parsed).households["age"].to_list()
 
     assert after(cap, {"step": "band", "width": 5}) == ["0-4", "15-19", "80-84", "85+", "85+"]
@@ -296,7 +296,7 @@ def test_files_one_record_apart_stay_at_most_one_apart_on_every_small_file() -> 
             {"step": "missing", "column": "sex", "values": ["."]},
             {"step": "drop", "column": "note"},
         ],
-    ).plan.prepare
+    ).prepare
     distance = InputPremetric(name="d_HamS", unit="person").distance
     born = ("2000-01-01", "2000-12-31")
     records = [(age, sex, day, note) for age in (0, 3, 5) for sex in ("f", ".") for day in born for note in "ab"]
@@ -392,7 +392,7 @@ def test_what_is_declared_of_the_prepared_file_follows_from_the_codebook_alone(f
             {"step": "recode", "column": "county", "hierarchy": "county", "level": 1},
             {"step": "drop", "column": "note"},
         ],
-    ).plan.prepare
+    ).prepare
     after = prepared_codebook(codebook, [step.with_files(codebook, folder) for step in steps])
     assert after.codes("size") == ("1", "2", "3", "4+")
     assert after.codes("rent") == ("0-499", "500-999", "1000-1499")
@@ -419,7 +419,7 @@ def test_what_is_declared_of_the_prepared_file_follows_from_the_codebook_alone(f
 )
 def test_declared_codes_are_all_that_the_steps_can_leave(steps: list[dict[str, Any]], codes: Any) -> None:
     pay = Variable(name="pay", file="households", type="integer", min=0, max=1_000_000)
-    parsed = of(Path(), [{"column": "pay", **step} for step in steps]).plan.prepare
+    parsed = of(Path(), [{"column": "pay", **step} for step in steps]).prepare
     after = prepared_codebook(Codebook(variables=(pay,)), parsed)
     values = pl.Series("pay", [0, 10, 11, 99, 60_000, 400_000, 1_000_000])
     if codes is None:
@@ -445,7 +445,7 @@ def test_the_size_of_a_household_is_counted_from_its_persons(folder: Path) -> No
     said = ("persons", "computed as the number of persons of the household")
     assert said in found.plan.specification.domain.prepared
     declared = Variable(name="county", file="households", type="code", codes={"A": "", "B": "", "C": ""})
-    parsed = of(folder, steps, {"file": "people.csv"}, mechanism=mechanism).plan.prepare
+    parsed = of(folder, steps, {"file": "people.csv"}, mechanism=mechanism).prepare
     assert prepared_codebook(Codebook(variables=(declared,)), parsed).codes("persons") == ("0", "1", "2+")
 
 
@@ -546,7 +546,7 @@ def test_the_command_shows_each_column_before_and_after(folder: Path) -> None:
 
 
 def test_changes_are_counted_by_what_the_values_say() -> None:
-    (step,) = of(Path(), [{"step": "missing", "column": "age"}]).plan.prepare
+    (step,) = of(Path(), [{"step": "missing", "column": "age"}]).prepare
     seen: list[Change] = []
     prepared_data(Microdata(households=AGES.to_frame()), [step], seen=seen)
     assert seen[0].changed == 1
@@ -560,7 +560,7 @@ def test_persons_that_are_fetched_column_by_column_are_prepared_when_they_are_re
     steps = of(
         Path(),
         [{"step": "band", "column": "age", "width": 50}, {"step": "drop", "column": "note"}],
-    ).plan.prepare
+    ).prepare
     for persons in (people, ParquetColumns(tmp_path / "people.parquet")):
         after = prepared_data(Microdata(households=homes, persons=persons, hid="hid"), steps)
         assert after.persons is not None
@@ -575,7 +575,7 @@ def test_the_plan_says_what_is_prepared(folder: Path) -> None:
 
 
 def test_a_column_that_is_not_there_is_said() -> None:
-    (step,) = of(Path(), [{"step": "round", "column": "ag", "to": 5}]).plan.prepare
+    (step,) = of(Path(), [{"step": "round", "column": "ag", "to": 5}]).prepare
     with pytest.raises(DataError, match="one column"):
         prepared_data(Microdata(households=AGES.to_frame()), [step])
 

@@ -21,7 +21,7 @@ from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.frames import read_frame
 from stirred.release import publish as module
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
@@ -43,7 +43,7 @@ def content(format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
 
 
 def release(folder: Path, plan: dict[str, Any], entropy: Entropy | None = None) -> Path:
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=entropy or Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=entropy or Entropy.from_os())
 
 
 @pytest.fixture(scope="module")
@@ -720,7 +720,7 @@ def test_a_column_that_tells_records_apart_is_refused_until_it_is_accepted_by_na
     with pytest.raises(DoubtError, match=r'accept=\["identifier:income"\]'):
         release(tmp_path, plan)
     # As a bundle that another version made, or somebody without these checks.
-    prepared = undoubted(prepare(planned(plan, source="plan", folder=tmp_path)))
+    prepared = undoubted(prepare(plan_from(plan, source="plan", folder=tmp_path)))
     bundle = run(prepared, entropy=Entropy.from_os())
     told = refusal(bundle, capsys)
     assert '"income" is different for every record, and it is released as it is' in told

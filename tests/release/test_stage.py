@@ -13,7 +13,7 @@ from stirred import PermutationSwap
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.spec.document import from_json, to_json
 from stirred.spec.domain import after_imputation
@@ -37,7 +37,7 @@ def prepared(data: dict[str, Any], **mechanism: Any) -> Any:
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
         "release": {"out": "bundle"},
     }
-    return prepare(planned(content, source="plan.toml", folder=Path()))
+    return prepare(plan_from(content, source="plan.toml", folder=Path()))
 
 
 def test_a_plan_that_says_nothing_makes_no_claim(folder: Path) -> None:

@@ -15,7 +15,7 @@ from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec import compose
@@ -44,7 +44,7 @@ def content(*, people: bool = False, tables: list[list[str]] | None = None, out:
 
 
 def bundle(folder: Path, plan: Any) -> Path:
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 # ---- what was compared, record by record ---------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_bundle_that_conceals_them_fails_its_audit(tmp_path: Path) -> None:
 
 def test_the_sentence_counts_every_record_of_a_stratum_with_nothing_to_swap_and_no_other(tmp_path: Path) -> None:
     write(tmp_path, households())
-    plan = prepare(planned(content(), source="plan", folder=tmp_path)).plan
+    plan = prepare(plan_from(content(), source="plan", folder=tmp_path)).plan
     assert isinstance(plan, SwapPlan)
     assert plan.strata.exact_records == 0
     assert plan.specification.multiverse.consequences == ()
@@ -120,8 +120,8 @@ def test_the_sentence_counts_every_record_of_a_stratum_with_nothing_to_swap_and_
 
 def test_what_follows_from_the_invariants_is_kept_by_compositions_and_refinements(tmp_path: Path) -> None:
     write(tmp_path, with_untouched())
-    one = prepare(planned(content(), source="plan", folder=tmp_path)).plan.specification
-    other = prepare(planned(content(swap=["tenure"]), source="plan", folder=tmp_path)).plan.specification
+    one = prepare(plan_from(content(), source="plan", folder=tmp_path)).plan.specification
+    other = prepare(plan_from(content(swap=["tenure"]), source="plan", folder=tmp_path)).plan.specification
     together = compose([one, other]).specification
     assert {*one.multiverse.consequences} <= {*together.multiverse.consequences}
     assert {*one.multiverse.consequences} <= {*explain(together).not_protected}
@@ -148,7 +148,7 @@ def test_a_percentage_is_written_out_and_is_100_only_where_it_is_all(share: floa
 def test_nearly_all_records_are_not_called_1e02_percent(tmp_path: Path) -> None:
     homes = with_untouched(598, of=600)
     write(tmp_path, homes.with_columns(county=pl.when(pl.col("size") == 9).then(pl.lit("East")).otherwise("county")))
-    plan = prepare(planned(content(match=["size"]), source="plan", folder=tmp_path)).plan
+    plan = prepare(plan_from(content(match=["size"]), source="plan", folder=tmp_path)).plan
     (sentence,) = plan.specification.multiverse.consequences
     assert "e+0" not in sentence
     assert "600 household records (100% of all)" in sentence or "% of all" in sentence

@@ -22,7 +22,7 @@ from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.mechanisms.records.swapped_file import SwappedFile
 from stirred.release import files
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from tests.release.bundles import households, listing, persons
@@ -62,7 +62,7 @@ def refused(folder: Path, plan: dict[str, Any]) -> str:
     """Run a plan that must fail its verification and leave nothing behind; return what it says."""
     before = listing(folder)
     with pytest.raises(VerificationError) as caught:
-        run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+        run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
     assert listing(folder) == before
     assert caught.value.exit_code == 1
     (problem,) = caught.value.problems
@@ -279,7 +279,7 @@ def test_a_part_in_which_nobody_lives_is_released_like_any_other(folder: Path, f
     people = pl.read_parquet(folder / "people.parquet")
     people.head(11).write_parquet(folder / "people.parquet")
     bundle = run(
-        prepare(planned(content(format_=format_), source="plan", folder=folder)), entropy=Entropy.from_seed("parts")
+        prepare(plan_from(content(format_=format_), source="plan", folder=folder)), entropy=Entropy.from_seed("parts")
     )
     parts = sorted((bundle / "public" / f"persons.{format_}").iterdir())
     rows = [frames.read_frame(part, empty=True).height for part in parts]

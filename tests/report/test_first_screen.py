@@ -20,7 +20,7 @@ from stirred.data.uniqueness import uniqueness
 from stirred.inference.unswap import corrected_tables
 from stirred.mechanisms.protocol import Grid, Section, Typical
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.reports import _blank
 from stirred.release.run import run
@@ -50,7 +50,7 @@ def prepared_in(folder: Path, mechanism: dict[str, Any], **more: Any) -> Any:
         "tables": [{"variables": ["county", "tenure"]}],
         "release": {"out": "out", "accept": more.get("accept", [])},
     }
-    return prepare(planned(plan, source="plan", folder=folder))
+    return prepare(plan_from(plan, source="plan", folder=folder))
 
 
 def blank(folder: Path, mechanism: dict[str, Any], **more: Any) -> ReleaseReport:

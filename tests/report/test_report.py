@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.report import release as release_report
@@ -128,7 +128,7 @@ def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
         "tables": [{"variables": ["county", "tenure"]}],
         "release": {"out": "bundle", "accept": ["tells:place"]},
     }
-    run(prepare(planned(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    run(prepare(plan_from(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
     _, report = kept  # the first one is of the rehearsal
     assert report.accuracy
     assert [doubt.name for doubt in report.doubts] == ["tells:place"]

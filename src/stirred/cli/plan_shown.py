@@ -20,13 +20,13 @@ from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
 from stirred.mechanisms.protocol import doubt_rows, tunable
 from stirred.release.advice import StrongerMember, stronger
-from stirred.release.expectation import Expectation, expectations
-from stirred.release.fitting import Fit, fitting
+from stirred.release.choices import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
 from stirred.release.ledger.entry import numbers as listed
 from stirred.release.prepared import Prepared
 from stirred.release.run import remaining
 from stirred.release.scan import problems_of
+from stirred.release.tables import Expectation, expectations
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -291,7 +291,7 @@ def _stronger(prepared: Prepared, written: Path | None) -> tuple[StrongerMember 
     found = stronger(prepared.mechanism, prepared.plan)
     if found is None:
         return None, []
-    source = written or Path(prepared.planned.source)
+    source = written or Path(prepared.plan_file.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"
     words = f"{found.name}: ε={found.epsilon.shown()} at equal change"
     return found, [("stronger", f"{words}; stirred compare {plan} --family")]

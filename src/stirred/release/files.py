@@ -36,11 +36,11 @@ Files = Sequence[PublicFile]
 
 def title_of(prepared: Prepared) -> str:
     """Return what the release is called."""
-    return prepared.planned.plan.release.title or f"Release of {prepared.data.name}"
+    return prepared.plan_file.release.title or f"Release of {prepared.data.name}"
 
 
 def _written(folder: Path, prepared: Prepared) -> Written:
-    ending = prepared.planned.plan.release.format
+    ending = prepared.plan_file.release.format
     return Written(folder=folder, format=ending, tables=prepared.tables, labels=prepared.labels)
 
 
@@ -189,7 +189,7 @@ def _readme(prepared: Prepared, files: Sequence[PublicFile], public: Path) -> Re
     return Readme(
         title=title_of(prepared),
         method=mechanism.in_words,
-        purpose=prepared.planned.plan.release.purpose or "",
+        purpose=prepared.plan_file.release.purpose or "",
         conclusions=mechanism.conclusions(plan),
         further=[text for text in (plan.also_promised, accepted and f"{WEAK_POINTS}{accepted}.") if text],
         files=[
@@ -203,7 +203,7 @@ def _readme(prepared: Prepared, files: Sequence[PublicFile], public: Path) -> Re
 
 def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[tuple[str, str]]:
     """Yield each file of records, or each of the others, with what is in it; words name records without ending."""
-    ending = prepared.planned.plan.release.format
+    ending = prepared.plan_file.release.format
     places = {file.name: f"{file.name}.{ending}" for file in files if file.kind == "records"}
     for file in files:
         if (file.kind == "records") == records:

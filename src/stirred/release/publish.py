@@ -18,8 +18,7 @@ from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftove
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import StrictFacts
 from stirred.release.reservation import NOTICE, Accounted, accounted
-from stirred.release.rewriting import Rewriting
-from stirred.release.scan import Scan, problems_of, scan_bundle
+from stirred.release.scan import Rewriting, Scan, problems_of, scan_bundle
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, place_of

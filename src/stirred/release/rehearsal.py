@@ -10,21 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from stirred.audit.bundle import audit_pages
-from stirred.data.bundle import Findings, files_of
+from stirred.audit.bundle import CHECKS, CheckedBundle, When
+from stirred.data.bundle import Findings
 from stirred.data.columns import Columns, select
 from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
-from stirred.mechanisms.protocol import PERSONS, for_rehearsal
+from stirred.engines.local import LocalEngine
+from stirred.mechanisms.protocol import PERSONS, Progress, Release, for_rehearsal, plan_doubts
 from stirred.randomness.entropy import Entropy
-from stirred.release.files import Files, public_files, verify_public, write_pages
+from stirred.release.bundle import mark_seeded
+from stirred.release.files import Files, public_files, verify_public, write_pages, write_public
 from stirred.release.ledger import Request
 from stirred.release.prepared import Prepared
 from stirred.release.reports import blank_reports, write_reports
-from stirred.release.rewriting import Rewriting
-from stirred.release.scan import TABLES, may_have, not_rewritten, page_doubts
-from stirred.release.trial import trial_draw
+from stirred.release.scan import CHECKS as BEFORE_PUBLISHING
+from stirred.release.scan import TABLES, may_have
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
@@ -83,7 +84,7 @@ def _not_allowed(prepared: Prepared, files: Files, specification: Specification)
 
 def bytes_needed(prepared: Prepared, files: Files) -> int:
     """Return about how many bytes a bundle takes, by a sample of the records."""
-    data, ending = prepared.data, prepared.planned.plan.release.format
+    data, ending = prepared.data, prepared.plan_file.release.format
     needed = 0.0
     for file in files:
         if file.kind != "records":
@@ -118,7 +119,7 @@ def free_bytes(folder: Path) -> int:
 
 def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specification) -> list[Problem]:
     """Make the bundle of an excerpt, and look at its pages as `publish` will."""
-    public, found = folder / "public", Findings()
+    public = folder / "public"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         if (excerpt := _excerpt(prepared, specification)) is None:
@@ -128,20 +129,26 @@ def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specif
         else:
             own = excerpt.plan.files(excerpt.mechanism, excerpt.data)
             thrown_away = Entropy.from_seed("rehearsal") if specification.seeded else Entropy.from_os()
-            release = trial_draw(excerpt, folder, thrown_away)
+            release = draw_without_release(excerpt, folder, thrown_away)
             write_reports(folder, excerpt, release, verify_public(folder, excerpt, own, release))
-        audit_pages(public, specification, method=prepared.mechanism.in_words, same_version=True, found=found)
         released = prepared.plan.released_columns(prepared.data)
-        variables = (*released.households, *released.persons)
-        names = sorted(name.removeprefix("public/") for name in files_of(folder) if name.startswith("public/"))
-        again = not_rewritten(public, names, Rewriting(specification=specification, variables=variables), {})
+        bundle = CheckedBundle(
+            folder=folder,
+            public=public,
+            specification=specification,
+            found=Findings(),
+            mechanism=prepared.mechanism,
+            variables=(*released.households, *released.persons),
+            rehearsed=True,
+        )
+        bundle.look((*CHECKS, *BEFORE_PUBLISHING), When.REHEARSAL)
         return [
             Problem(
                 what=f"{problem.what}, and `publish` would refuse it",
-                where=f"{prepared.planned.source} {problem.where}",
+                where=f"{prepared.plan_file.source} {problem.where}",
                 remedy="look at title, purpose and names in the plan",
             )
-            for problem in (*found.problems, *page_doubts(public), *again)
+            for problem in bundle.found.problems
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -163,3 +170,26 @@ def _excerpt(prepared: Prepared, specification: Specification) -> Prepared | Non
             few, plan = data, prepared.plan
     # The promise on the pages is that of the release; an excerpt may lose less.
     return replace(prepared, data=few, plan=for_rehearsal(plan, specification))
+
+
+def draw_without_release(
+    prepared: Prepared, folder: Path, entropy: Entropy, *, progress: Progress | None = None
+) -> Release:
+    """Draw once without a release, for a rehearsal or to compare plans inside: write the public files to a bundle.
+
+    Doubts that a person may accept are accepted: this is not a release. It states what the plan promises. No ledger is
+    opened, and the folder is the caller's to remove.
+    """
+    (folder / "public" / "tables").mkdir(parents=True)
+    (folder / "internal").mkdir(mode=0o700)
+    mechanism = prepared.mechanism.on(LocalEngine()).working_in(folder / "internal", progress=folder / "progress")
+    files = prepared.plan.files(mechanism, prepared.data)
+    doubts = plan_doubts(prepared.plan)
+    accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
+    release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)
+    promised = prepared.plan.specification
+    release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))
+    write_public(folder, prepared, files, release)
+    if entropy.seeded:
+        mark_seeded(folder)
+    return release

@@ -12,18 +12,17 @@ from stirred.data.problems import PlanError, bad_plan
 from stirred.mechanisms.protocol import Progress
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in
-from stirred.release.engine import working
+from stirred.release.engine import at_hand, working
 from stirred.release.files import Files
-from stirred.release.kept import Kept, premises
-from stirred.release.lake import at_hand
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.entry import ABORTED, RESERVED
 from stirred.release.ledger.recover import whole_bundle
-from stirred.release.plan_file import Planned
-from stirred.release.prepared import Prepared, input_checksums, prepare
+from stirred.release.plan_file import PlanFile
+from stirred.release.prepared import Prepared, prepare
+from stirred.release.reading import input_checksums
 from stirred.release.rehearsal import rehearse
 from stirred.release.reservation import Reservation, tell_how_to_finish
-from stirred.release.run import Log, draw_key, make_bundle, release_request
+from stirred.release.run import Log, RunRecord, draw_key, make_bundle, premises, release_request
 from stirred.spec.problems import Problem
 
 
@@ -41,13 +40,13 @@ def resume(
     where to run, if not where the run died: the same key makes the same release anywhere.
     """
     with reopened(out) as place:
-        kept = Kept.read(place.record or b"", where=str(out))
-        planned = kept.planned.on(engine, master).accounted_in(ledger)
-        reservation = _reservation(kept, planned, out)
+        kept = RunRecord.read(place.record or b"", where=str(out))
+        plan_file = kept.plan_file.on(engine, master).accounted_in(ledger)
+        reservation = _reservation(kept, plan_file, out)
         assert reservation.ledger is not None
         assert reservation.entry is not None
         try:
-            _finish(place, kept, planned, reservation, progress)
+            _finish(place, kept, plan_file, reservation, progress)
         except BaseException as error:
             tell_how_to_finish(error, reservation.ledger, reservation.entry, place)
             raise
@@ -55,7 +54,9 @@ def resume(
     return out
 
 
-def _finish(place: Place, kept: Kept, planned: Planned, reservation: Reservation, progress: Progress | None) -> None:
+def _finish(
+    place: Place, kept: RunRecord, plan_file: PlanFile, reservation: Reservation, progress: Progress | None
+) -> None:
     entry = reservation.entry
     assert entry is not None
     if os.path.lexists(place.out):
@@ -73,17 +74,17 @@ def _finish(place: Place, kept: Kept, planned: Planned, reservation: Reservation
             where=str(place.out),
             remedy=f"give the release up: `{place.abort_command}`; it counts as spent",
         )
-    with at_hand(planned, shown=lambda: nullcontext(progress)) as planned:
-        _make_the_same(place, kept, planned, reservation, progress)
+    with at_hand(plan_file, shown=lambda: nullcontext(progress)) as plan_file:
+        _make_the_same(place, kept, plan_file, reservation, progress)
 
 
 def _make_the_same(
-    place: Place, kept: Kept, planned: Planned, reservation: Reservation, progress: Progress | None
+    place: Place, kept: RunRecord, plan_file: PlanFile, reservation: Reservation, progress: Progress | None
 ) -> None:
     entry = reservation.entry
     assert entry is not None
-    _check_same(kept, input_checksums(planned), place)
-    prepared = prepare(planned, before=entry.number)
+    _check_same(kept, input_checksums(plan_file), place)
+    prepared = prepare(plan_file, before=entry.number)
     _check_same(kept, premises(prepared), place, whole=True)
     request = release_request(prepared, seeded=False)
     if request.specification != entry.specification:
@@ -91,7 +92,7 @@ def _make_the_same(
         raise bad_plan("the plan would promise something else than was reserved", where=str(place.out), remedy=remedy)
     files = prepared.plan.files(prepared.mechanism, prepared.data)
     place.clear()
-    with working(prepared.engine, planned, place, progress):
+    with working(prepared.engine, plan_file, place, progress):
         rehearse(place, prepared, files, request)
         _make_again(place, prepared, files, reservation, progress)
 
@@ -110,9 +111,9 @@ def _make_again(
         make_bundle(folder, prepared, files, entropy, reservation, log, progress)
 
 
-def _reservation(kept: Kept, planned: Planned, out: Path) -> Reservation:
+def _reservation(kept: RunRecord, plan_file: PlanFile, out: Path) -> Reservation:
     """Return the open entry of the release; one that was given up after its draw may still be finished."""
-    name = planned.ledger or str(kept.ledger["name"])
+    name = plan_file.ledger or str(kept.ledger["name"])
     opened = Ledger.open(name)
     if opened.id != kept.ledger["id"]:
         raise bad_plan(
@@ -132,7 +133,7 @@ def _reservation(kept: Kept, planned: Planned, out: Path) -> Reservation:
     return Reservation(ledger=opened, entry=entry)
 
 
-def _check_same(kept: Kept, now: Mapping[str, str], place: Place, *, whole: bool = False) -> None:
+def _check_same(kept: RunRecord, now: Mapping[str, str], place: Place, *, whole: bool = False) -> None:
     """Refuse files, settings or code other than those of the draw: the release would be another one."""
     problems = [
         Problem(

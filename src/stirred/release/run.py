@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import polars as pl
 
 from stirred import __version__
+from stirred.data.bundle import checksum
 from stirred.data.place import Place, claimed
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Check, Progress, Release, check_seeded, plan_doubts
+from stirred.mechanisms.registry import package_of
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.engine import working
 from stirred.release.files import Files, public_files, verify_public, write_public
-from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
 from stirred.release.ledger.samples import Sampling
-from stirred.release.ledger.store import store_at
-from stirred.release.plan_file import Planned
+from stirred.release.plan_file import PlanFile, plan_from, to_toml
 from stirred.release.prepared import Prepared
 from stirred.release.rehearsal import rehearse
 from stirred.release.reports import write_reports
@@ -44,7 +52,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
     files = prepared.plan.files(prepared.mechanism, prepared.data)
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
-    with claimed(prepared.planned.out) as place, working(prepared.engine, prepared.planned, place, progress):
+    with claimed(prepared.plan_file.out) as place, working(prepared.engine, prepared.plan_file, place, progress):
         if prepared.ledger is not None:
             prepared.ledger.would(request)  # what the policy forbids is not even rehearsed
         rehearse(place, prepared, files, request)
@@ -52,7 +60,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
             log = Log(folder)
             log.add("started", records=prepared.data.households.height)
             if reservation.facts is not None:
-                place.keep_record(Kept.of(prepared, ledger=reservation.facts).written)
+                place.keep_record(RunRecord.of(prepared, ledger=reservation.facts).written)
             reservation.draw()
             drawn = draw_key(reservation, place, entropy)
             make_bundle(folder, prepared, files, drawn, reservation, log, progress)
@@ -114,24 +122,16 @@ def make_bundle(
     advance("done", 1, 1)
 
 
-def _parameters(planned: Planned) -> dict[str, Any]:
-    """Return the plan as it is kept: the ledger by its name, which has no password in it."""
-    parameters: dict[str, Any] = json.loads(planned.plan.model_dump_json(exclude={"engine"}))
-    if planned.plan.release.ledger is not None:
-        parameters["release"]["ledger"] = store_at(planned.plan.release.ledger).name
-    return parameters
-
-
 def release_request(prepared: Prepared, *, seeded: bool) -> Request:
     """Return what the ledger is asked for: the promise of this run, and enough to explain it years later."""
-    planned, sampled = prepared.planned, prepared.plan.sampled
+    plan_file, sampled = prepared.plan_file, prepared.plan.sampled
     return Request(
-        mechanism=planned.plan.mechanism.name,
+        mechanism=plan_file.mechanism.name,
         specification=replace(prepared.plan.specification, seeded=seeded),
-        purpose=planned.plan.release.purpose,
-        parameters=_parameters(planned),
+        purpose=plan_file.release.purpose,
+        parameters=prepared.parameters,
         inputs=prepared.inputs,
-        place=planned.out,
+        place=plan_file.out,
         includes=_included(prepared),
         sample=None if sampled is None else sampled[0],
         amplified=sampled is not None,
@@ -171,18 +171,17 @@ def _now() -> str:
 
 
 def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
-    planned, released = prepared.planned, prepared.plan.released_columns(prepared.data)
-    parameters = _parameters(planned)
+    plan_file, released = prepared.plan_file, prepared.plan.released_columns(prepared.data)
     # A file that a setting names may be gone when somebody audits the bundle.
-    parameters["mechanism"].update(prepared.settings.dumped())
+    mechanism = {**prepared.parameters["mechanism"], **prepared.settings.dumped()}
     return {
         "stirred": __version__,
         "python": platform.python_version(),
         "polars": pl.__version__,
         "created": _now(),
         "engine": dict(prepared.engine.facts),
-        "purpose": planned.plan.release.purpose,
-        "plan": parameters,
+        "purpose": plan_file.release.purpose,
+        "plan": {**prepared.parameters, "mechanism": mechanism},
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "identifiers": list(prepared.data.identifiers),
@@ -199,3 +198,131 @@ def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequen
         ],
         "checks": [asdict(check) for check in checks],
     }
+
+
+# ---- what is kept, to finish a run that died ---------------------------------------------------------------
+
+_SECRETS: Final = ("password", "sslpassword")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What is kept of a run until its bundle appears: enough to make the same release again, should the run die.
+
+    Decisions are addressed by a key (``stirred.randomness.entropy``): the same plan (``plan`` is its TOML) on the same
+    files with the same key is the same release, and to finish it costs nothing. ``premises`` are checksums of all that
+    must be equal.
+    """
+
+    version: str
+    plan: str
+    folder: str
+    source: str
+    premises: Mapping[str, str]
+    ledger: Mapping[str, Any]
+    libraries: Mapping[str, str]
+
+    @classmethod
+    def of(cls, prepared: Prepared, *, ledger: Mapping[str, Any]) -> RunRecord:
+        """Return what is kept of a run, before its draw."""
+        asked = prepared.plan_file
+        plan = asked.changed("release", ledger=_without_password(asked.release.ledger))
+        return cls(
+            version=__version__,
+            plan=to_toml(plan),
+            folder=str(asked.folder.absolute()),
+            source=asked.source,
+            premises=premises(prepared),
+            ledger=ledger,
+            libraries=libraries(),
+        )
+
+    @classmethod
+    def read(cls, record: bytes, *, where: str) -> RunRecord:
+        """Read what was kept; refuse what another version wrote, whose draws may differ."""
+        try:
+            kept = cls(**json.loads(record))
+        except (ValueError, TypeError) as error:
+            raise bad_plan(
+                f"what was kept of the release cannot be read ({error})",
+                where=where,
+                remedy="give the release up: `stirred ledger abort LEDGER ENTRY --reason TEXT`; `stirred ledger show "
+                "LEDGER` lists open entries",
+            ) from None
+        if kept.version != __version__:
+            raise bad_plan(
+                f"it was begun with stirred {kept.version}, and this is {__version__}",
+                where=where,
+                remedy=f"finish it with stirred {kept.version}, which makes the same release",
+            )
+        now = libraries()
+        if other := {name: was for name, was in kept.libraries.items() if was != now.get(name)}:
+            begun = " and ".join(f"{name} {was}" for name, was in other.items())
+            here = " and ".join(f"{name} {now.get(name, 'missing')}" for name in other)
+            raise bad_plan(
+                f"it was begun with {begun}, and here is {here}, which may read or draw otherwise",
+                where=where,
+                remedy=f"install {' '.join(f'{name}=={was}' for name, was in other.items())}, and resume again",
+            )
+        return kept
+
+    @property
+    def written(self) -> bytes:
+        """Return the record as it is kept."""
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+    @property
+    def plan_file(self) -> PlanFile:
+        """Return the plan, ready to be carried out."""
+        content = tomllib.loads(self.plan, parse_float=Decimal)
+        return plan_from(content, source=self.source, folder=Path(self.folder))
+
+
+def premises(prepared: Prepared) -> dict[str, str]:
+    """Return the checksums of what a release depends on besides its plan: files, codebook, numbers, codes, code."""
+    found = dict(prepared.inputs)
+    found |= prepared.mechanism.premises(prepared.plan)
+    if prepared.plan_file.codebook is not None:
+        found["codebook"] = checksum(prepared.plan_file.codebook)
+    settings = json.dumps(prepared.settings.dumped(), sort_keys=True, default=str)
+    found["the settings of the mechanism"] = hashlib.sha256(settings.encode()).hexdigest()
+    found["the package of the mechanism"] = package_of(prepared.mechanism.name)
+    # A version number does not change when somebody edits the code: another draw under the same entry of the ledger.
+    for package in dict.fromkeys(("stirred", type(prepared.mechanism).__module__.partition(".")[0])):
+        found[f"the code of {package}"] = _code_of(package)
+    return found
+
+
+@cache
+def _code_of(package: str) -> str:
+    """Return a checksum of all Python files of a package, as they were when a process first asked."""
+    module = import_module(package)
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    files = {str(path.relative_to(top)): path for top in folders for path in top.rglob("*.py")}
+    if not folders and module.__file__ is not None:
+        files = {package: Path(module.__file__)}
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        digest.update(f"{name}\0{checksum(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def libraries() -> dict[str, str]:
+    """Return the versions of the libraries that read the files and make the draw."""
+    return {name: version(name) for name in ("polars", "numpy", "numba")}
+
+
+def _without_password(ledger: str | None) -> str | None:
+    """Return the address of a ledger without its password; who resumes gives it again, as for any other command.
+
+    >>> _without_password("postgresql://ana:secret@db.example.org/census?sslmode=require&password=secret")
+    'postgresql://ana@db.example.org/census?sslmode=require'
+    >>> _without_password("census.ledger")
+    'census.ledger'
+    """
+    if ledger is None or "://" not in ledger:
+        return ledger
+    parts = urlsplit(ledger)
+    user, at, host = parts.netloc.rpartition("@")
+    settings = [each for each in parts.query.split("&") if each.partition("=")[0].lower() not in _SECRETS]
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}", query="&".join(settings)))

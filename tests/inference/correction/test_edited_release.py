@@ -12,7 +12,7 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from tests.release.bundles import households
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "tables": [{"variables": ["county", "tenure"]}],
             "release": {"out": out},
         }
-        run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+        run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
     return folder
 
 

@@ -19,7 +19,7 @@ from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, Policy
 from stirred.release.ledger.export import exported
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.reservation import ledger_doubts
 from stirred.release.run import release_request
@@ -206,7 +206,7 @@ def prepared(out: str, **mechanism: Any) -> Prepared:
         "mechanism": {**ROLES, **mechanism},
         "release": {"out": out, "ledger": "homes.ledger"},
     }
-    return prepare(planned(content, source="plan.toml", folder=Path()))
+    return prepare(plan_from(content, source="plan.toml", folder=Path()))
 
 
 def release(made: Prepared) -> None:

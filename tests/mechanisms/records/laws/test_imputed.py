@@ -18,8 +18,7 @@ from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.steps.chains import stage
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.records.strata import Strata
-from stirred.release.expectation import expectations
-from stirred.release.tables import wanted_tables
+from stirred.release.tables import expectations, wanted_tables
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import ln
 from stirred.spec.explain import explain

@@ -33,8 +33,7 @@ from stirred.mechanisms.records.laws.varying import (
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.records.strata import RateRange, rate_for
 from stirred.release.advice import relatives
-from stirred.release.expectation import expectations, within_reach
-from stirred.release.tables import wanted_tables
+from stirred.release.tables import expectations, wanted_tables, within_reach
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import ZERO, ln
 from stirred.spec.problems import StirredError
