@@ -30,8 +30,7 @@ from stirred.release.ledger.recover import recover
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.resume import resume
-from stirred.release.run import remaining, run
+from stirred.release.run import remaining, resume, run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
 from tests.release.bundles import (

@@ -14,8 +14,7 @@ from stirred.release.ledger import Ledger
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.resume import resume
-from stirred.release.run import run
+from stirred.release.run import resume, run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
 from stirred.spec.reliance import ONE_RUN

@@ -26,8 +26,7 @@ from stirred.release.ledger.recover import recover
 from stirred.release.plan_file import plan_from, read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.resume import resume
-from stirred.release.run import RunRecord, _code_of, run
+from stirred.release.run import RunRecord, _code_of, resume, run
 from tests.release.bundles import PLAN_OF_HOMES, files_in, households, listing, sha256, stirred
 from tests.release.forked import Forked, exit_code_of
 from tests.release.killed_run import arrange

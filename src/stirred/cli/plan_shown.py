@@ -22,7 +22,7 @@ from stirred.mechanisms.protocol import doubt_rows, tunable
 from stirred.release.advice import StrongerMember, stronger
 from stirred.release.choices import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
-from stirred.release.ledger.entry import numbers as listed
+from stirred.release.ledger.row import numbers as listed
 from stirred.release.prepared import Prepared
 from stirred.release.run import remaining
 from stirred.release.scan import problems_of

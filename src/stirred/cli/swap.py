@@ -306,7 +306,7 @@ def resume(
     The same files and the kept key make the same release, under the same entry of the ledger.
     """
     from stirred.cli.plan_shown import ledger_facts, resumed_account
-    from stirred.release.resume import resume as finish
+    from stirred.release.run import resume as finish
 
     with _notes_said(), shown_progress(quiet=quiet or json) as progress:
         bundle = finish(out, ledger=ledger, engine=engine, master=master, progress=progress)

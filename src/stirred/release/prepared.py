@@ -27,7 +27,7 @@ from stirred.mechanisms.protocol import Mechanism, Plan, Table, exposed_doubts, 
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.account import not_of
-from stirred.release.ledger.entry import numbers
+from stirred.release.ledger.row import numbers
 from stirred.release.plan_file import PlanFile, unprintable
 from stirred.release.reading import FilesRead, input_checksums, read_files
 from stirred.release.reservation import earlier_doubts, earlier_entry, ledger_doubts

@@ -14,8 +14,8 @@ from stirred.mechanisms.protocol import ReleasedTable
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.contradictions import doubt_about
-from stirred.release.ledger.entry import COMMITTED, RESERVED, Event, entry_names, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
+from stirred.release.ledger.row import COMMITTED, RESERVED, Event, entry_names, numbers
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.document import account_in
 from stirred.spec.document_schema import AccountDocument

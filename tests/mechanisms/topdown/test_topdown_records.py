@@ -27,8 +27,7 @@ from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.resume import resume
-from stirred.release.run import run
+from stirred.release.run import resume, run
 from stirred.spec.document import from_document
 from stirred.spec.problems import StirredError
 from tests.mechanisms.topdown.people import people, wards

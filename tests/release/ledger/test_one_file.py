@@ -17,7 +17,7 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
 from stirred.release.ledger import Ledger, Request
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import Charge
+from stirred.release.ledger.row import Charge
 from stirred.release.ledger.total import Total, total
 from stirred.release.plan_file import plan_from, to_toml
 from stirred.release.prepared import prepare

@@ -19,7 +19,7 @@ from stirred import PermutationSwap
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
-from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.row import Charge, numbers
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, OutputPremetric, Specification, UnitFactor, approximate, compose

@@ -9,17 +9,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stirred.release.ledger import row as kinds
-from stirred.release.ledger.entry import ABORTED, COMMITTED, RESERVED, WITHDRAWN, Charge, Entry, Event, counts, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_request, broken
 from stirred.release.ledger.row import (
+    ABORTED,
+    COMMITTED,
     NOTHING,
+    RESERVED,
     SCHEMA_VERSION,
+    WITHDRAWN,
+    Charge,
+    Entry,
+    Event,
     GenesisFacts,
     OpeningFacts,
     Row,
     by_part,
+    counts,
     digest_of,
     facts_of,
+    numbers,
     plan_in,
     row_hash,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stirred.release.ledger.entry import Charge, entry_names, numbers
+from stirred.release.ledger.row import Charge, entry_names, numbers
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import Margin

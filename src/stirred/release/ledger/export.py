@@ -10,10 +10,21 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry, Event, numbers
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, StrictFacts, canonical
+from stirred.release.ledger.row import (
+    ABORTED,
+    COMMITTED,
+    SCHEMA_VERSION,
+    WITHDRAW,
+    WITHDRAWN,
+    Entry,
+    Event,
+    Row,
+    StrictFacts,
+    canonical,
+    numbers,
+)
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
 from stirred.release.ledger.verify import verify_rows

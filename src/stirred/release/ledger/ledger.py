@@ -16,13 +16,14 @@ from stirred.release.ledger import row as kinds
 from stirred.release.ledger.account import Account, not_of, refusal_of, without_collecting
 from stirred.release.ledger.contradictions import Contradiction
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import Entry, Event
 from stirred.release.ledger.policy import Policy, PolicyChange
 from stirred.release.ledger.problems import LedgerError, bad_request, broken
 from stirred.release.ledger.request import Outlook, Request, checked_document, opening_facts
 from stirred.release.ledger.row import (
     FACTS,
     SCHEMA_VERSION,
+    Entry,
+    Event,
     Facts,
     GenesisFacts,
     PolicyFacts,

@@ -14,9 +14,8 @@ from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
 from stirred.data.spelling import told_once
 from stirred.release.ledger.currency import KNOWN_APART, Copies, Currency, as_proven
-from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.problems import LedgerError, OverLimitError
-from stirred.release.ledger.row import StrictFacts
+from stirred.release.ledger.row import StrictFacts, numbers
 from stirred.release.ledger.total import Aside, Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document import invariant_out

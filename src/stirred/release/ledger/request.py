@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from stirred.release.ledger.account import Account, Standing, without_collecting
 from stirred.release.ledger.contradictions import Contradiction, contradictions, entries_in_words
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.policy import Policy
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import OpeningFacts, canonical, plan_in
+from stirred.release.ledger.row import Charge, OpeningFacts, canonical, numbers, plan_in
 from stirred.release.ledger.total import Total, total
 from stirred.spec.compose import compose
 from stirred.spec.document import to_document

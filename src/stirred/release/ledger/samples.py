@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.problems import bad_request
+from stirred.release.ledger.row import Charge, numbers
 from stirred.release.ledger.total import Share, Sum
 from stirred.spec.budget import Budget, derived
 from stirred.spec.compose import FRESH, common_domain

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
 from stirred.release.ledger.currency import Currency, Summands, expressed
-from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.row import Charge, numbers
 from stirred.spec.compose import beside_others, compose
 from stirred.spec.derivation import Derivation
 from stirred.spec.problems import Problem, StirredError
