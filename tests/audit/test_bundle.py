@@ -26,8 +26,8 @@ from stirred.spec.given_numbers import loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.specification import Specification
-from tests.release.bundles import households, manifest, persons, undoubted
 from tests.release.tampering import add, frame, retell, specified, text
+from tests.world import households, manifest, persons, undoubted
 
 Change = Callable[[Path], object]
 Out = pytest.CaptureFixture[str]

@@ -25,8 +25,8 @@ from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
-from tests.release.bundles import households
 from tests.release.tampering import retell
+from tests.world import households
 
 Out = pytest.CaptureFixture[str]
 

@@ -17,8 +17,8 @@ from stirred.mechanisms.records import audit as bundle_audit_promise
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
 from tests.release.tampering import add, frame, retell, specified
+from tests.world import CODEBOOK_OF_HOMES, households, persons
 
 Change = Callable[[Path], object]
 GARBAGE = b"\xff\xfe\x00 neither text nor table"

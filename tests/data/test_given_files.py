@@ -29,7 +29,7 @@ from stirred.data.sources import Dialect
 from stirred.release.plan_file import plan_from, read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.problems import StirredError
-from tests.release.bundles import PLAN_OF_HOMES, households
+from tests.world import PLAN_OF_HOMES, households
 
 
 def written(tmp_path: Path, text: str, name: str = "homes.csv") -> Path:

@@ -22,7 +22,8 @@ import pytest
 from stirred import Entropy
 from stirred.data.problems import PlanError
 from stirred.release.bundle import write_manifest
-from tests.release.bundles import (
+from tests.release.forked import Forked
+from tests.world import (
     SWAP,
     assert_complete,
     bundle_at,
@@ -31,7 +32,6 @@ from tests.release.bundles import (
     listing,
     stirred,
 )
-from tests.release.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10

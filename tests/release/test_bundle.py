@@ -24,7 +24,7 @@ from stirred.release.run import run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
-from tests.release.bundles import (
+from tests.world import (
     assert_complete,
     files_in,
     households,
@@ -33,6 +33,8 @@ from tests.release.bundles import (
     margin,
     persons,
     read,
+    released,
+    swap_plan,
     undoubted,
 )
 
@@ -40,16 +42,11 @@ SEED = "a seed that must not be written anywhere"
 
 
 def content(*, persons_too: bool = True, format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
-    data = {"households": "homes.parquet", "hid": "hid"}
-    return {
-        "data": {**data, "persons": "people.parquet", "id": ["pid"]} if persons_too else data,
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": [
-            {"variables": ["county", "tenure"]},
-            *([{"name": "Ages", "variables": ["county", "age"]}] if persons_too else []),
-        ],
-        "release": {"out": "bundle", "format": format_, "purpose": "a test"},
-    }
+    release = {"out": "bundle", "format": format_, "purpose": "a test"}
+    plan = swap_plan(people=persons_too, data={"hid": "hid"}, release=release, **mechanism)
+    plan["data"] |= {} if persons_too else {"id": []}
+    plan["tables"] += [{"name": "Ages", "variables": ["county", "age"]}] if persons_too else []
+    return plan
 
 
 def write_files(folder: Path) -> pl.DataFrame:
@@ -60,9 +57,7 @@ def write_files(folder: Path) -> pl.DataFrame:
 
 
 def release(folder: Path, entropy: Entropy | None = None, plan: dict[str, Any] | None = None) -> Path:
-    return run(
-        prepare(plan_from(plan or content(), source="plan", folder=folder)), entropy=entropy or Entropy.from_os()
-    )
+    return released(folder, plan or content(), entropy)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +100,7 @@ def test_a_bundle_holds_exactly_what_the_contract_says(folder: Path) -> None:
 
 def test_the_manifest_has_the_right_checksums_of_everything_and_of_the_input(folder: Path) -> None:
     assert_complete(folder / "real", households())
-    from tests.release.bundles import sha256
+    from tests.world import sha256
 
     inputs = manifest(folder / "real")["inputs"]
     assert inputs == {"households": sha256(folder / "homes.parquet"), "persons": sha256(folder / "people.parquet")}

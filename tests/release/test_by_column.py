@@ -19,8 +19,8 @@ from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households, persons
 from tests.release.test_verify import content, in_parts
+from tests.world import households, persons
 
 Patch = pytest.MonkeyPatch
 Tables = tuple[pl.DataFrame, pl.DataFrame]

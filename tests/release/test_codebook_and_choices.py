@@ -23,6 +23,7 @@ from stirred.release import files
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
+from tests.world import released, swap_plan
 
 CODEBOOK = """
 [codebook]
@@ -87,20 +88,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(**data: str) -> dict[str, object]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", **data},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
-        "tables": [{"variables": ["county", "age"]}],
-        "release": {"out": "bundle"},
-    }
-
-
-def released(folder: Path, **data: str) -> Path:
-    return run(prepare(plan_from(plan(**data), source="plan", folder=folder)), entropy=Entropy.from_os())
+    made = swap_plan(tables=[("county", "age")], release={"out": "bundle"})
+    return {**made, "data": {"households": "homes.parquet", "persons": "people.parquet", **data}}
 
 
 def test_identifiers_of_the_codebook_are_never_released(folder: Path) -> None:
-    bundle = released(folder, codebook="codebook.toml")
+    bundle = released(folder, plan(codebook="codebook.toml"))
     assert pl.read_parquet(bundle / "public/data.parquet").columns == ["hid", "county", "size", "tenure"]
     assert pl.read_parquet(bundle / "public/persons.parquet").columns == ["hid", "county", "age"]
 
@@ -171,7 +164,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_parts")
 def test_a_release_in_parts_has_every_household_and_person_once(folder: Path) -> None:
-    bundle = released(folder, hid="hid", codebook="codebook.toml")
+    bundle = released(folder, plan(hid="hid", codebook="codebook.toml"))
     assert len(list((bundle / "public/data.parquet").iterdir())) == 6
     data = frames.read_frame(bundle / "public/data.parquet")
     assert data["hid"].to_list() == list(range(1, 41))
@@ -203,14 +196,14 @@ AGE = "table county x age, counted from the written file"
 
 
 def test_a_release_says_what_was_checked(folder: Path) -> None:
-    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    done, not_done = done_and_not(released(folder, plan(hid="hid", codebook="codebook.toml")))
     assert done == [BY_CODES, verification.RECOUNTED, *HELD, verification.RELINKED, AGE, *EXACT]
     assert not_done == []
 
 
 @pytest.mark.usefixtures("in_parts")
 def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
-    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    done, not_done = done_and_not(released(folder, plan(hid="hid", codebook="codebook.toml")))
     assert done == [BY_CODES, *HELD]
     assert not_done == [
         f"{verification.RECOUNTED}: not done: there are more than 10 records",
@@ -300,5 +293,5 @@ def test_faults_in_parts_destroy_the_bundle(
 
         monkeypatch.setattr(files, "write_parts", write_parts)
     with pytest.raises(VerificationError, match=what):
-        released(folder, hid="hid", codebook="codebook.toml")
+        released(folder, plan(hid="hid", codebook="codebook.toml"))
     assert not (folder / "bundle").exists()

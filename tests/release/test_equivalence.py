@@ -14,8 +14,8 @@ import pytest
 from stirred import PermutationSwap
 from stirred.cli.main import run as command
 from stirred.release.plan_file import plan_from, read_plan
-from tests.release.bundles import files_in, households, persons, read, stirred
 from tests.release.forked import Forked
+from tests.world import files_in, households, persons, read, stirred, world
 
 PLAN = """
 [data]
@@ -45,13 +45,11 @@ OPTIONS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     homes = households()
-    homes.write_parquet(tmp_path / "homes.parquet")
-    persons(homes).write_parquet(tmp_path / "people.parquet")
     homes.write_csv(tmp_path / "homes.csv")
     persons(homes).write_csv(tmp_path / "people.csv")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, people=True)
 
 
 def public(bundle: Path) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from stirred.cli.main import run
-from tests.release.bundles import households, listing, persons, stirred
+from tests.world import households, listing, persons, stirred, world
 
 SWAP = ("swap", "homes.parquet", "--match", "size", "--swap", "county", "--rate", "1/2", "--hid", "hid", "--out", "out")
 PERSONS = (*SWAP, "--persons", "people.parquet")
@@ -413,11 +413,8 @@ GALLERY = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     inside = tmp_path / "inside"
     inside.mkdir()
-    good = households()
-    good.write_parquet(inside / "homes.parquet")
-    persons(good).write_parquet(inside / "people.parquet")
     monkeypatch.chdir(inside)
-    return inside
+    return world(inside, people=True)
 
 
 def everything(folder: Path) -> dict[str, str]:

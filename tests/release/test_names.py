@@ -17,10 +17,9 @@ from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.formulas import formula_doubts
 from stirred.release.plan_file import plan_from
-from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households
+from tests.world import households, planned, world
 
 Out = pytest.CaptureFixture[str]
 NASTY = "c|<img src=x onerror=a()>[k](javascript:b())*_`"
@@ -41,8 +40,7 @@ def plan(**more: Any) -> dict[str, Any]:
 
 
 def prepared(folder: Path, content: dict[str, Any], homes: pl.DataFrame) -> Any:
-    homes.write_parquet(folder / "homes.parquet")
-    return prepare(plan_from(content, source="plan", folder=folder))
+    return planned(world(folder, homes), content)
 
 
 def test_no_name_becomes_a_tag_a_link_or_a_heading_on_a_page(tmp_path: Path) -> None:

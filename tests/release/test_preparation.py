@@ -25,7 +25,7 @@ from stirred.spec import InputPremetric, compose, exact
 from stirred.spec.document import from_json, to_json
 from stirred.spec.problems import StirredError
 from stirred.spec.pull_back import pull_back
-from tests.release.bundles import stirred
+from tests.world import stirred
 
 MECHANISM = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
 

@@ -26,8 +26,8 @@ from stirred.release.publish import publish
 from stirred.release.rehearsal import bytes_needed
 from stirred.release.run import run
 from stirred.report import charts
-from tests.release.bundles import households, listing, persons
 from tests.release.forked import Forked
+from tests.world import households, listing, persons
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from stirred.release.run import run
 from stirred.spec.document import from_json
 from stirred.spec.exact import ln
 from stirred.spec.invariant import Margin
-from tests.release.bundles import households, manifest, persons, stirred
+from tests.world import households, manifest, released, stirred, swap_plan, world
 
 COUNTIES = ["East", "North", "South", "West", "Isles"]
 ON: dict[str, dict[str, Any]] = {
@@ -39,29 +39,18 @@ def homes() -> pl.DataFrame:
 
 
 def content(role: str, out: str, **more: Any) -> dict[str, Any]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
-        "mechanism": {"name": "response-swap", "match": ["size"], "swap": ["county"], "rate": "1/2", **ON[role]},
-        "tables": [
-            {"variables": ["county", "tenure"]},
-            {"variables": ["size", "kind"]},
-            {"variables": ["kind", "age"]},
-        ],
-        "release": {"out": out, **more},
-    }
+    tables = [("county", "tenure"), ("size", "kind"), ("kind", "age")]
+    return swap_plan(people=True, tables=tables, release={"out": out, **more}, name="response-swap", **ON[role])
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    homes().write_parquet(tmp_path / "homes.parquet")
-    persons(homes()).write_parquet(tmp_path / "people.parquet")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, homes(), people=True)
 
 
 def release(folder: Path, role: str, out: str = "out", *, entropy: Entropy | None = None, **more: Any) -> Path:
-    plan = plan_from(content(role, out, **more), source="plan", folder=folder)
-    return run(prepare(plan), entropy=entropy or Entropy.from_os())
+    return released(folder, content(role, out, **more), entropy)
 
 
 # ---- the bundle ----------------------------------------------------------------------------------------

@@ -27,19 +27,16 @@ from stirred.release.plan_file import plan_from, read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import RunRecord, _code_of, resume, run
-from tests.release.bundles import PLAN_OF_HOMES, files_in, households, listing, sha256, stirred
 from tests.release.forked import Forked, exit_code_of
 from tests.release.killed_run import arrange
+from tests.world import PLAN_OF_HOMES, files_in, households, listing, sha256, stirred, world
 
 PLAN = f'{PLAN_OF_HOMES}purpose = "a test"\nledger = "a.ledger"\n'
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    households(600).write_parquet(tmp_path / "homes.parquet")
-    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
-    Ledger.create(tmp_path / "a.ledger", dataset="six hundred homes")
-    return tmp_path
+    return world(tmp_path, households(600), plan=PLAN, ledger="six hundred homes")
 
 
 def killed(folder: Path, point: str, *options: str) -> None:

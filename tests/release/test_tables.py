@@ -22,7 +22,7 @@ from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate, wanted_tables
 from tests.depth import examples
-from tests.release.bundles import households, persons, read
+from tests.world import households, persons, read
 
 ROWS = st.lists(st.tuples(st.sampled_from(["x", "y", None]), st.integers(0, 2)), min_size=1, max_size=12)
 

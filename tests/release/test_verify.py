@@ -25,7 +25,7 @@ from stirred.release import files
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import households, listing, persons
+from tests.world import households, listing, swap_plan, world
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
@@ -33,10 +33,8 @@ Fault = Callable[[Patch], None]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
-    households().write_parquet(tmp_path / "homes.parquet")
-    persons(households()).write_parquet(tmp_path / "people.parquet")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, people=True)
 
 
 @pytest.fixture
@@ -50,12 +48,8 @@ def in_parts(monkeypatch: Patch) -> None:
 
 
 def content(*, format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": [{"variables": ["county", "tenure"]}, {"variables": ["county", "age"]}],
-        "release": {"out": "bundle", "format": format_},
-    }
+    tables = [("county", "tenure"), ("county", "age")]
+    return swap_plan(people=True, tables=tables, release={"out": "bundle", "format": format_}, **mechanism)
 
 
 def refused(folder: Path, plan: dict[str, Any]) -> str:

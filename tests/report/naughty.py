@@ -10,7 +10,7 @@ from stirred import Entropy
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import households, persons
+from tests.world import households, persons
 
 NAUGHTY = "<script>document.title='taken'</script><img src=https://example.org/x>"
 LONG = "a_very_long_column_name_indeed"

@@ -20,9 +20,9 @@ from stirred import Entropy
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, stirred
 from tests.report.browser import browse, opened, requests_in
 from tests.report.naughty import naughty_swap
+from tests.world import CODEBOOK_OF_HOMES, households, stirred
 
 WIDTHS = {"phone": 390, "desktop": 1280}
 FLAGS = ["--allow-file-access-from-files", "--virtual-time-budget=4000", "--dump-dom"]

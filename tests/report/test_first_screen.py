@@ -29,7 +29,7 @@ from stirred.report.facts import embedded, facts_beside, facts_in
 from stirred.report.first_screen import _amount
 from stirred.report.release import NOTHING, ReleaseReport, internal_report, public_report
 from stirred.report.transparency import transparency
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
+from tests.world import CODEBOOK_OF_HOMES, households, persons
 
 EDITIONS = {"public": public_report, "internal": internal_report}
 

@@ -20,9 +20,9 @@ from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.report import release as release_report
 from stirred.report.page import page, table
-from tests.release.bundles import households
 from tests.report.browser import browse, requests_made
 from tests.report.naughty import NAUGHTY, naughty_swap
+from tests.world import households
 
 EDITIONS = ["public", "internal"]
 # 60 households of three sizes: the largest live stratum has 20, of odds 1/4. The sharp bound (R1) is half of

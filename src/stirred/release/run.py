@@ -262,6 +262,8 @@ class RunRecord:
         """Read what was kept; refuse what another version wrote, whose draws may differ."""
         try:
             kept = cls(**json.loads(record))
+            if not isinstance(kept.plan, str):
+                raise TypeError("its plan is not text")
         except (ValueError, TypeError) as error:
             raise bad_plan(
                 f"what was kept of the release cannot be read ({error})",

@@ -15,8 +15,8 @@ from stirred.cli.main import run as command
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import households
 from tests.release.tampering import add, frame, specified
+from tests.world import households
 
 Change = Callable[[Path], object]
 LAW = {"East": "1/2", "North": "1/6", "South": "1/6", "West": "1/6"}

@@ -31,9 +31,9 @@ from stirred.release.run import resume, run
 from stirred.spec.document import from_document
 from stirred.spec.problems import StirredError
 from tests.mechanisms.topdown.people import people, wards
-from tests.release.bundles import files_in
 from tests.release.forked import Forked
 from tests.release.tampering import frame, retell
+from tests.world import files_in
 
 PLAN = """[data]
 file = "people.parquet"

@@ -29,8 +29,8 @@ from stirred.spec.compose import compose
 from stirred.spec.document import from_json, to_json
 from stirred.spec.problems import StirredError
 from stirred.spec.reliance import KEYS_ALONE, ONE_RUN, KeysAlone, Unpublished
-from tests.release.bundles import households
 from tests.release.ledger.making import request, specification
+from tests.world import households
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
 PLAIN = PermutationSwap(**ROLES)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,3 +289,15 @@ def test_a_reservation_needs_a_specification(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="2020")
     with pytest.raises(StirredError, match="only a release made elsewhere may have no specification"):
         ledger.reserve(Request(mechanism="x", unspecified="why"))
+
+
+def test_making_a_ledger_loads_nothing_of_surveys(tmp_path: Path) -> None:
+    """Samples are a rule of their own, which a ledger loads when an entry has one."""
+    code = (
+        "import sys; from stirred.cli.main import run\n"
+        "assert not run(['ledger', 'init', 'a.ledger', '--dataset', 'd'])\n"
+        "assert not run(['ledger', 'total', 'a.ledger'])\n"
+        "print([name for name in sys.modules if name.startswith('stirred.survey')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"

@@ -29,7 +29,7 @@ from stirred.spec.document_schema import AccountDocument
 from stirred.spec.exact import add_up
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.making import one_table, toy_h, toy_p
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
+from tests.world import households, stirred, world
 
 ROLES = {"match": ["size"], "swap": ["county"]}
 TABLE = {"tables": [{"variables": ["county", "tenure"]}]}
@@ -70,10 +70,8 @@ def test_every_registered_mechanism_is_among_the_pairs() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("one-file")
-    households().write_parquet(place / "homes.parquet")
-    persons(households()).write_parquet(place / "persons.parquet")
-    (place / "codebook.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
+    place = world(tmp_path_factory.mktemp("one-file"), people=True, codebook=True)
+    (place / "people.parquet").rename(place / "persons.parquet")
     assert not stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=place).returncode
     return place
 

@@ -171,6 +171,12 @@ def test_products_derived_from_a_release_cost_nothing() -> None:
     ]
 
 
+def test_what_is_derived_from_a_release_without_a_specification_costs_nothing_either() -> None:
+    found = add_up(charge(1, unspecified="lost"), charge(2, derived_from=("id1",)), charge(3))
+    assert one(found).budget.realised == 8
+    assert [aside.entries for aside in (*found.unspecified, *found.free)] == [(1,), (2,)]
+
+
 def test_what_another_specification_contains_counts_once() -> None:
     found = add_up(charge(1), charge(2), charge(3, includes=("id1",)))
     assert one(found).budget.realised == 4 + 8

@@ -26,7 +26,7 @@ from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import psa_sharp_epsilon
 from tests.mechanisms.records.oracles import files, loss_of_laws, psa_law
 from tests.mechanisms.records.sampling import swapped
-from tests.release.bundles import households, stirred
+from tests.world import households, stirred
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "imputed": "flag"}
 SWAP = PermutationSwap(**ROLES, rate="1/2")

@@ -42,7 +42,7 @@ from stirred.utility.comparison import compare_mechanisms
 from tests.depth import examples
 from tests.mechanisms.records.oracles import loss_of_laws, strata_rows
 from tests.mechanisms.records.sampling import swapped
-from tests.release.bundles import households, persons, stirred
+from tests.world import households, persons, stirred
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
