@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stirred.release.ledger import Entry, Ledger, Total
+    from stirred.release.ledger.account import Verification
     from stirred.release.ledger.policy import Policy, PolicyChange
     from stirred.release.ledger.recover import Recovered
     from stirred.release.ledger.row import Event
     from stirred.release.ledger.total import Aside, SummedEntries
-    from stirred.release.ledger.verify import Verification
 
 
 def show_entries(ledger: Ledger, *, as_json: bool) -> None:

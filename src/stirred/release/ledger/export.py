@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from stirred.release.ledger.account import verify_rows
 from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
@@ -27,7 +28,6 @@ from stirred.release.ledger.row import (
 )
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
-from stirred.release.ledger.verify import verify_rows
 from stirred.spec.markdown import plain
 from stirred.spec.problems import Problem, place_of
 from stirred.spec.render import to_markdown, to_registry

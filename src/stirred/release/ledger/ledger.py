@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from stirred.release.ledger import row as kinds
-from stirred.release.ledger.account import Account, not_of, refusal_of, without_collecting
+from stirred.release.ledger.account import Account, Verification, not_of, refusal_of, verify_store, without_collecting
 from stirred.release.ledger.contradictions import Contradiction
 from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.policy import Policy, PolicyChange
@@ -34,7 +34,6 @@ from stirred.release.ledger.row import (
 )
 from stirred.release.ledger.store import Addition, Store, store_at
 from stirred.release.ledger.total import Total, total
-from stirred.release.ledger.verify import Verification, verify_store
 
 Clock = Callable[[], datetime]
 
