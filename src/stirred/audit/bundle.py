@@ -36,7 +36,7 @@ from stirred.data.bundle import (
 )
 from stirred.data.place import MANIFEST
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.registry import build, is_installed, mechanism_class, settings_for
+from stirred.mechanisms.registry import EARLIER, build, is_installed, mechanism_class, settings_for
 from stirred.spec.document import account_in, from_json, mechanism_in
 from stirred.spec.explain import explain
 from stirred.spec.problems import Problem, StirredError
@@ -102,7 +102,7 @@ class CheckedBundle(BundleFiles):
     @property
     def method(self) -> str | None:
         """Return the sentence that says what was done, where it is known."""
-        known = self.mechanism is not None and self.same_version and not self.mechanism.earlier
+        known = self.mechanism is not None and self.same_version and self.mechanism.name not in EARLIER
         return self.mechanism.in_words if self.mechanism is not None and known else None
 
     @cached_property

@@ -33,7 +33,7 @@ from stirred.data.problems import DataError, bad_file, invisible_letters, listed
 from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism, ReleasedColumns
-from stirred.report.page import shown_alone, unshown
+from stirred.report.page_reader import shown_alone, unshown
 from stirred.report.readme import WEAK_POINTS, Readme
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import account_in, mechanism_in, to_json

@@ -15,11 +15,11 @@ from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.natural import sort_naturally
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.data.spelling import meant
 from stirred.data.table_labels import Labels, label_columns, labelled, tells_more
 from stirred.inference.swap_moments import expected_error
 from stirred.mechanisms.protocol import ExpectedError, Mechanism, Table
 from stirred.spec.problems import Problem, placed
+from stirred.spec.spelling import meant
 
 _MOST_CELLS = 1_000_000
 _LONGEST_NAME = 255  # of a file, on the systems we know
@@ -171,6 +171,7 @@ def in_words(frame: pl.DataFrame, labels: Labels) -> pl.DataFrame:
 
 # ---- the error to expect -----------------------------------------------------------------------------------
 
+_MOST_STRATA = 5_000  # with a release, the errors of tables with more strata are not worth their time
 MARK = "choosing settings by this voids the guarantee; use an earlier census or the synthetic one"
 
 
@@ -231,7 +232,12 @@ def expectations(
 
 def within_reach(mechanism: Mechanism, data: Microdata) -> bool:
     """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
-    return data.households.height <= ROWS_IN_ONE_FILE and mechanism.within_reach(data)
+    law = mechanism.cell_law
+    if mechanism.no_closed_form or data.households.height > ROWS_IN_ONE_FILE:
+        return False
+    if law is None or law.redrawn is None or not law.match:
+        return True
+    return data.households.select(list(law.match)).n_unique() <= _MOST_STRATA  # each has moments of its own
 
 
 def _over_every_cell(error: ExpectedError, table: Table) -> ExpectedError:

@@ -414,7 +414,7 @@ def test_a_later_release_agrees_with_the_first_in_every_area(first: Path) -> Non
     assert site.passed, site.problems
     assert any(check.startswith("persons: agrees") for check in site.checks)
     one, two = Ledger.open(folder / "a.ledger").entries()
-    assert two.includes == (one.id,), "the promise of the second is that of both, and the ledger counts it once"
+    assert two.includes == [one.id], "the promise of the second is that of both, and the ledger counts it once"
     together = Ledger.open(folder / "a.ledger").total().specification
     assert together is not None
     assert together.budget.shown == "1", "half, and half again"

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
-from stirred.data.spelling import told_once
 from stirred.release.ledger.currency import KNOWN_APART, Copies, Currency, as_proven
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.row import StrictFacts, numbers
@@ -33,6 +32,7 @@ from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Invariant, Margin, plural
 from stirred.spec.lint import empty
+from stirred.spec.misfits import Misfit, misfits
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
@@ -206,8 +206,8 @@ class Policy(StrictFacts):
         try:
             policy = cls.model_validate(data)
         except ValidationError as error:
-            found = told_once(error.errors(include_url=False), cls)
-            raise LedgerError([_problem(detail, source, hint) for detail, hint in found]) from None
+            found = misfits(error.errors(), data, cls, remedy="see docs/ledger.md")
+            raise LedgerError([_problem(each, source) for each in found]) from None
         with placed(source):  # a number that cannot be read is found now, and not at the next release
             _ = policy.acceptable, policy.most_exposed
             for limit in policy.limits:
@@ -537,23 +537,11 @@ def _unstated(source: str) -> Problem:
     )
 
 
-# Parts of a place that name a branch of our models, and no key of the file.
-_BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int", "name", "own"})
-
-
-def _problem(detail: Any, source: str, hint: str) -> Problem:
-    place = place_of(part for part in detail["loc"] if part not in _BRANCHES)
-    if detail["type"] == "extra_forbidden":
-        what = f"there is no setting called {detail['loc'][-1]}"
-        remedy = hint or "remove it, or check its spelling"
-        if detail["loc"][-1] in Policy.model_fields:
-            remedy = "write it at the top of the file, above the first line in brackets"
-    elif detail["type"] == "missing":
-        what, remedy = f"{detail['loc'][-1]} is missing", "add it"
-    else:
-        given = repr(detail.get("input"))
-        what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
-    return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)
+def _problem(found: Misfit, source: str) -> Problem:
+    remedy = found.remedy
+    if found.kind == "extra_forbidden" and found.place[-1] in Policy.model_fields:
+        remedy = "write it at the top of the file, above the first line in brackets"
+    return Problem(what=found.what, where=f"{source} {place_of(found.place)}".strip(), remedy=remedy)
 
 
 def invariant_toml(invariant: Invariant) -> str:
@@ -563,7 +551,7 @@ def invariant_toml(invariant: Invariant) -> str:
     >>> print(invariant_toml(Margin(of="household", variables=("size", "county"))))
     { kind = "margin", of = "household", variables = ["size", "county"] }
     """
-    from stirred.data.codebook import toml_value
+    from stirred.data.codebook_file import toml_value
 
     return toml_value(_stated(invariant_out(invariant)))
 
