@@ -57,7 +57,7 @@ class BundleAudit:
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
-    bundle: CheckedBundle | None = field(default=None, repr=False)
+    bundle: CheckedBundle | None = field(default=None, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -115,6 +115,11 @@ class CheckedBundle(BundleFiles):
         """Return for every artefact that can say so whether it says that this is a test run with a seed."""
         return _seeded_marks(self.folder, self.manifest, self.specification, unread=self.found.unread)
 
+    def forget_tables(self) -> None:
+        """Let go of the tables that were read: those of a national file fill the memory."""
+        for name in ("data", "persons", "invariants", "strata", "records"):
+            self.__dict__.pop(name, None)
+
     def look(self, checks: Iterable[BundleCheck], when: When) -> None:
         """Make the checks that belong to a moment."""
         for check in checks:
@@ -149,6 +154,7 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
             mechanism=mechanism,
         )
         bundle.look(CHECKS, When.AUDIT)
+        bundle.forget_tables()
     elif manifest is not None:
         _agree(_seeded_marks(path, manifest, None, unread=found.unread), found)
     listed = {name: tuple(getattr(found, name)) for name in ("checks", "problems", "warnings", "unchecked")}
@@ -268,7 +274,7 @@ def _order(data: pl.DataFrame, mechanism: Mechanism | None, found: Findings) -> 
 
 
 def _audit_tables(bundle: BundleFiles, data: pl.DataFrame, found: Findings) -> None:
-    """Count the published tables anew: from households, or from persons with the variables of their household."""
+    """Count the published tables again: from households, or from persons with the variables of their household."""
     persons = bundle.joined
     for name, place, table, variables in bundle.tables():
         counted = data if set(variables) <= set(data.columns) else persons

@@ -1,4 +1,4 @@
-"""The place of an output, claimed by one run: a hidden folder beside it, locked for as long as the run lives.
+"""The place of an output, claimed by one run: a hidden folder next to it, locked for as long as the run lives.
 
     .NAME.partial/lock      who holds it (filelock)
     .NAME.partial/bundle    what becomes NAME in one step
@@ -225,7 +225,7 @@ class Place:
             if (wait := next(waits, None)) is None:
                 warnings.warn(f"confidential records may be left in {folder}: remove it", stacklevel=2)
                 break
-            time.sleep(wait)  # executors that were told to stop may write for a moment
+            time.sleep(wait)  # executors that are stopping may write for a moment
         if self._scratch.is_symlink():
             self._remove(_SCRATCH)
 
@@ -273,7 +273,7 @@ def abort_command(ledger: str, entry: int) -> str:
 
 @contextmanager
 def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterator[Place]:
-    """Yield a place that nobody else can write to, with an empty folder; leftovers of dead runs are removed.
+    """Yield a place that no other run can write to, with an empty folder; leftovers of dead runs are removed.
 
     A place where a drawn release can be resumed is refused: its draw is paid for. So is a hidden folder that we did not
     make. ``replace`` allows that something is there already. Where nothing ``private`` is made, a disk that cannot
@@ -281,7 +281,7 @@ def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterat
     """
     lock = None
     try:
-        with _undisturbed():  # or a folder could be made that nobody removes
+        with _undisturbed():  # or a folder could be left behind
             place, lock = _lock(Place(out=out), make=True, replace=replace, private=private)
         if place.is_resumable:
             finish = shlex.join(["stirred", "resume", str(out)])
@@ -497,7 +497,7 @@ def _in_the_way(place: Place, why: str) -> PlanError:
 def _foreign(place: Place, *, private: bool = True) -> str:
     """Say why a folder is not one that a run of this user made; empty if it is.
 
-    Whoever made it, or may write to it, could read the key of the draw, or let us remove what is theirs.
+    Its maker, and all who may write to it, could read the key of the draw, or let us remove what is theirs.
     """
     assert place.held is not None
     if not stat.S_ISDIR(place.held.st_mode):

@@ -214,12 +214,12 @@ def _candidate(plan: Any, geography: Hierarchy, *, epsilon: Exact | None) -> Can
 # ---- what a policy would allow -----------------------------------------------------------------------------
 
 _STEPS = 1 << 10  # the loss that fits is found to a thousandth of the one that was refused
-_MOST = 64  # where that is infinite, nobody's limit is so high
-_GRID = 10_000  # rates are told to a hundredth of a percent, where that is fine enough
+_MOST = 64  # where that is infinite, no limit is so high
+_GRID = 10_000  # rates are given to a hundredth of a percent, where that is fine enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class AllowedSetting:
     """A setting that the policy would allow: a rate, the setting that is the loss, or for others the loss alone."""
 
     setting: str
@@ -231,8 +231,8 @@ class Fit:
         return f"{self.setting} {float(self.value):.9g} (exactly {self.value}{loss})"
 
 
-def fitting(prepared: Prepared) -> Fit | None:
-    """Return the gentlest setting that the policy would allow, all else equal; None if there is none.
+def gentlest_allowed(prepared: Prepared) -> AllowedSetting | None:
+    """Return the gentlest setting that the policy would allow, all else equal; None if no setting is.
 
     A rate is one for all strata. It depends on the invariants, which are published, and on the ledger.
     """
@@ -257,7 +257,7 @@ def _allows(prepared: Prepared, epsilon: Fraction) -> bool:
     return True
 
 
-def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
+def _reaching(prepared: Prepared, epsilon: Exact) -> AllowedSetting | None:
     """Return the setting whose loss is at most ``epsilon``, as the plan would use it."""
     mechanism, plan = prepared.mechanism, prepared.plan
     by_rate = mechanism.rate_losses(plan)
@@ -265,11 +265,11 @@ def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
         settings = prepared.plan_file.mechanism.settings.dumped()
         setting = "loss" if settings.get("epsilon") is None else "epsilon"
-        return Fit(setting=setting, value=value, epsilon=exact(value)) if value else None
+        return AllowedSetting(setting=setting, value=value, epsilon=exact(value)) if value else None
     with suppress(StirredError):  # no rate reaches it
         rate = by_rate.gentlest(epsilon)
         for candidate in (Fraction(math.ceil(rate * _GRID), _GRID), rate):
             ((_, loss),) = by_rate.losses([candidate])
             if loss <= epsilon:
-                return Fit(setting="rate", value=candidate, epsilon=loss)
+                return AllowedSetting(setting="rate", value=candidate, epsilon=loss)
     return None

@@ -77,9 +77,9 @@ def _sources(plan_file: PlanFile) -> Sources:
 
 @contextmanager
 def working(engine: Engine, plan_file: PlanFile, place: Place, progress: Progress | None) -> Iterator[None]:
-    """Keep an engine running, with a folder of its own that nobody else can read, which is removed afterwards.
+    """Keep an engine running, with a folder that only its user can read, which is removed afterwards.
 
-    The folder is beside the bundle that is made, or where the plan says; what a killed run left is removed with the
+    The folder is next to the bundle that is made, or where the plan says; what a killed run left is removed with the
     rest of what it left.
     """
     if engine.name == LOCAL:
@@ -112,7 +112,7 @@ Shown = Callable[[], AbstractContextManager[Progress | None]]
 def at_hand(plan_file: PlanFile, *, shown: Shown = nullcontext, releasing: bool = False) -> Iterator[PlanFile]:
     """Yield the plan with copies of the tables that lie elsewhere; the plan itself keeps their addresses.
 
-    Copies are private, beside the bundle or in the scratch folder of the plan, and are removed at the end; those of a
+    Copies are private, next to the bundle or in the scratch folder of the plan, and are removed at the end; those of a
     killed run by the next one to the same bundle, or by `recover` if a ledger knows the run. Without Spark nothing is
     copied: reading refuses the address.
     """
@@ -145,7 +145,7 @@ def at_hand(plan_file: PlanFile, *, shown: Shown = nullcontext, releasing: bool 
         copies = {name: scratch / key / (Path(name).name or key) for key, name in wanted.items()}
         with shown() as progress, placed(f"{plan_file.source} [data]"):
             copy_here(copies, cluster.conf, scratch, is_read=_is_part, progress=progress or (lambda *_: None))
-        with _told_by_address(copies):
+        with _named_by_address(copies):
             yield plan_file.with_copies(copies)
 
 
@@ -154,10 +154,10 @@ def _is_part(name: str, folder: bool) -> bool:
 
 
 @contextmanager
-def _told_by_address(copies: Mapping[str, Path]) -> Iterator[None]:
+def _named_by_address(copies: Mapping[str, Path]) -> Iterator[None]:
     """Name the address in problems, instead of a copy that is gone when somebody reads them."""
 
-    def told(text: str) -> str:
+    def renamed(text: str) -> str:
         for name, copy in copies.items():
             text = text.replace(str(copy), name)
         return text
@@ -165,10 +165,10 @@ def _told_by_address(copies: Mapping[str, Path]) -> Iterator[None]:
     try:
         yield
     except StirredError as error:
-        renamed = type(error)(
-            replace(each, what=told(each.what), where=told(each.where), remedy=told(each.remedy))
+        named = type(error)(
+            replace(each, what=renamed(each.what), where=renamed(each.where), remedy=renamed(each.remedy))
             for each in error.problems
         )
         for note in getattr(error, "__notes__", ()):
-            renamed.add_note(note)
-        raise renamed from None
+            named.add_note(note)
+        raise named from None

@@ -48,7 +48,7 @@ def _written(folder: Path, prepared: Prepared) -> Written:
 def write_public(
     folder: Path, prepared: Prepared, files: Files, release: Release, *, account: AccountDocument | None = None
 ) -> None:
-    """Write everything that may leave the house but the report, which tells of the checks."""
+    """Write everything that may leave the house but the report, which lists the checks."""
     written, note = _written(folder, prepared), release.specification.notes
     for table in prepared.tables:
         beside = prepared.mechanism.table_columns
@@ -100,7 +100,7 @@ def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
 
 
 def _with_labels(part: pl.DataFrame, file: PublicFile, prepared: Prepared) -> pl.DataFrame:
-    """Return a table that the mechanism makes beside those of the plan, such as sums, with labels as these have."""
+    """Return a table that the mechanism adds to those of the plan, such as sums, with labels as these have."""
     if not file.name.startswith("tables/"):
         return part
     return with_labels(part, prepared.labels, beside=prepared.mechanism.table_columns)

@@ -135,7 +135,7 @@ class MechanismSection(_Strict):
 
     @classmethod
     def of(cls, content: Mapping[str, Any], *, words: Any = None) -> MechanismSection:
-        """Return the section of plain data: the name, and beside it the settings."""
+        """Return the section of plain data: the name, and with it the settings."""
         name, own = content.get("name", DEFAULT), {key: value for key, value in content.items() if key != "name"}
         return cls(name=name, settings=settings_for(str(name), own, words=words))
 
@@ -415,8 +415,8 @@ def plan_from(content: dict[str, Any], *, source: str, folder: Path) -> PlanFile
             section = MechanismSection.of(given)
         except StirredError as error:
             unknown = isinstance(error, UnknownMechanismError)
-            told = [_as_written(each, written) or each.inside("[mechanism]") for each in error.problems]
-            problems = [("mechanism", problem.inside(source)) for problem in told]
+            wrong = [_as_written(each, written) or each.inside("[mechanism]") for each in error.problems]
+            problems = [("mechanism", problem.inside(source)) for problem in wrong]
         content = {**content, "mechanism": section}
     try:
         plan = PlanFile.model_validate(content)
@@ -431,7 +431,7 @@ def plan_from(content: dict[str, Any], *, source: str, folder: Path) -> PlanFile
     if problems:
         order = {name: place for place, name in enumerate(PlanFile.model_fields)}
         raise PlanError(
-            dict.fromkeys(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
+            dict.fromkeys(problem for _, problem in sorted(problems, key=lambda each: order.get(each[0], len(order))))
         )
     plan._folder, plan._source = folder, source
     return plan
@@ -444,7 +444,7 @@ def _with_own_sections(content: dict[str, Any]) -> dict[str, Any]:
         return content
     try:
         model = mechanism_class(str(given.get("name", DEFAULT))).settings_model
-    except StirredError:  # told with the section
+    except StirredError:  # said with the section
         return content
     own = [key for key in content if key in model.model_fields and model.mark(key, "section")]
     moved = {key: content[key] for key in own if key not in given}

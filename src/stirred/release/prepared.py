@@ -78,7 +78,7 @@ class Prepared(FilesRead):
         return "" if self.exposure is None else exposed_in_words(self.exposure)
 
     def refuse(self) -> None:
-        """Raise every doubt about protection that was not accepted, and every accepted name that is none."""
+        """Raise all doubts that were not accepted, and every accepted name that matches no doubt."""
         refuse_doubts(self.doubts, accept=self.plan_file.release.accept, plan_file=self.plan_file.from_file)
 
     def check_unchanged(self) -> None:
@@ -218,7 +218,7 @@ def _in_csv(
 
 
 def _labels_in_csv(tables: Sequence[Table], labels: Labels) -> Iterator[pl.Series]:
-    """Yield the labels that would stand beside the codes of tables, which are written as CSV."""
+    """Yield the labels that would be published with the codes of tables, which are written as CSV."""
     for name in dict.fromkeys(name for table in tables for name in table.variables):
         if tells_more(own := labels.get(name, {})):
             yield pl.Series(f"{name}{ENDING}", [*own.values()], dtype=pl.String)
@@ -287,7 +287,7 @@ OF_TABLES: Final = (
 
 
 def _check_names(names: Sequence[str], tables: Sequence[Table]) -> None:
-    """Refuse columns that would stand beside one of ours of the same name, before anything is spent."""
+    """Refuse columns with the name of one that we add to a table, before anything is spent."""
     counted = {name for table in tables for name in table.variables}
     taken = [name for name in names if name in OURS or name.startswith("stratum_")]
     taken += [name for name in names if name in counted and name in OF_TABLES]

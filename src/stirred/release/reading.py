@@ -282,7 +282,7 @@ def carry_out_steps(plan_file: PlanFile, data: Microdata, codebook: Codebook | N
 
 
 def with_numbers(data: Microdata, codebook: Codebook | None, *, codes: Sequence[str]) -> Microdata:
-    """Return records of text files with their numbers as numbers: the same values, typed for whoever reads the release.
+    """Return records of text files with their numbers as numbers: the same values, typed for its readers.
 
     What the codebook declares as a code stays text, and so do ``codes``, the columns that a mechanism exchanges or
     draws, unless it declares them as integers. The values of all others are published as they are, so that the

@@ -162,7 +162,7 @@ class Accounted:
                 )
 
     def publication(self, **facts: Any) -> AbstractContextManager[Callable[[str], None]]:
-        """Return the publication of the bundle, which the ledger is told about; without a ledger nobody is told."""
+        """Return the publication of the bundle, which the ledger records; without a ledger nothing is recorded."""
         if self.ledger is None or self.entry is None:
             return nullcontext(lambda files: None)
         return _publication(self.ledger, self.entry.id, **facts)

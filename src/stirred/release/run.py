@@ -387,7 +387,7 @@ def _finish(
         if whole_bundle(entry, at=place.out)[0] is None:
             what, remedy = "something else is at the place of the release", "move it away, and resume again"
             raise bad_plan(what, where=str(place.out), remedy=remedy)
-        place.give_up()  # the bundle appeared just before its run died; only the ledger was not told
+        place.give_up()  # the bundle appeared just before its run died; only the ledger did not know
         return
     if place.is_sealed and whole_bundle(entry, at=place.folder)[0] is not None:
         with bundle_in(place):

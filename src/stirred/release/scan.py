@@ -304,7 +304,7 @@ def may_have(mechanism: Mechanism, released: ReleasedColumns, specification: Spe
     homes = {*released.households}
     if mechanism.counts_tables:
         homes &= {*released.fixed, *kept, *specification.domain.columns}
-    # Tables that earlier versions wrote beside the others have the same names without a folder.
+    # Tables that earlier versions wrote next to the others have the same names without a folder.
     files = {Path(file.name).name: {*file.columns} for file in mechanism.files(released)}
     return {**files, TABLES: {*homes, *released.persons, "count", *mechanism.table_columns}}
 
@@ -369,7 +369,7 @@ def _header(path: Path) -> list[str] | None:
 
 
 def _notes(bundle: CheckedBundle) -> Iterator[Problem]:
-    """Look at what Parquet files say beside their columns."""
+    """Look at what Parquet files say in addition to their columns."""
     public, unread = bundle.public, bundle.found.unread
     for path in _tables(public):
         if path.suffix != ".parquet" or path in unread:

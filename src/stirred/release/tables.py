@@ -145,7 +145,7 @@ def every_cell(
 
 
 def _with_declared(level: pl.DataFrame, codes: Sequence[str]) -> pl.DataFrame:
-    """Return the values of one variable with the codes that nobody has, in the type of its column."""
+    """Return the values of one variable with the codes that no record has, in the type of its column."""
     kind = level.to_series().dtype
     if not codes:
         return level
@@ -231,7 +231,7 @@ def expectations(
 
 
 def within_reach(mechanism: Mechanism, data: Microdata) -> bool:
-    """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
+    """Say whether there is a closed form, and whether it is worth its time with a release of this size."""
     law = mechanism.cell_law
     if mechanism.no_closed_form or data.households.height > ROWS_IN_ONE_FILE:
         return False

@@ -87,7 +87,7 @@ class Standing:
 
     @property
     def is_unspecified(self) -> bool:
-        """Say whether the entry is a release of which nobody knows what it costs."""
+        """Say whether the entry is a release whose cost is not known."""
         return not self.is_plain and bool(self.facts.unspecified)
 
     @property
@@ -157,7 +157,7 @@ class Account:
         return self
 
     def _take_other(self, row: Row) -> None:
-        """Take in a row about the whole ledger, and refuse what is none."""
+        """Take in a row about the whole ledger, and refuse any other."""
         kind = row.kind
         if (row.number == 0) != (kind == kinds.GENESIS):
             raise broken("a ledger begins with its genesis, and only there", kind="transition", number=row.number)
@@ -473,8 +473,8 @@ def verify_store(store: Store, *, head: str | None = None) -> Verification:
             checked = verify_rows(store.rows(), store.documents(), head=head)
         found = replace(checked, observations=(*left, *checked.observations))
         if found.first_break is None and (damage := store.damage()):
-            told = f"SQLite's own check finds the file damaged: {'; '.join(damage[:3])} (storage)"
-            problem = Problem(what=f"every row can be read, but {told}", where=store.name, remedy=DAMAGED)
+            what = f"SQLite's own check finds the file damaged: {'; '.join(damage[:3])} (storage)"
+            problem = Problem(what=f"every row can be read, but {what}", where=store.name, remedy=DAMAGED)
             found = replace(found, first_break=BrokenLedgerError((problem,), kind="storage"))
         return replace(found, observations=(*found.observations, *store.guards()))
     except DamagedStorageError as error:

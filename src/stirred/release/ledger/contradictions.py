@@ -134,7 +134,7 @@ def _run_again(
 ) -> Iterator[Contradiction]:
     """Say which entries claim to be the one run of a plan that was run more than once on the same files.
 
-    A run that was given up has no bundle: nobody can choose it, and it is no other run.
+    A run that was given up has no bundle: it cannot be chosen, and does not count as another run.
     """
     plans: dict[Hashable, list[str]] = {}
     for digest in groups:

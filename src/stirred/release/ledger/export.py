@@ -145,7 +145,7 @@ def _no_constant(text: str) -> Any:
 def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
     """Return YAML for OpenDP's deployments registry: a document for each release, then the total.
 
-    Only what was released is told; reservations, people's names and files stay inside. What was drawn and given up
+    Only releases are listed; reservations, people's names and files stay inside. What was drawn and given up
     counts in the total, for somebody may have seen it.
     """
     documents = [

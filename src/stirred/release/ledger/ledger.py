@@ -224,7 +224,7 @@ class Ledger:
     ) -> Event:
         """Record that files, whose list of checksums has this checksum, are about to be copied to ``place``.
 
-        ``accepted`` names the doubts that whoever publishes accepted, beside those of the release.
+        ``accepted`` names the doubts that the publisher accepted, in addition to those of the release.
         """
         where = {"to": _named_place(to), "place": str(place.absolute())}
         with self._lock:
@@ -376,7 +376,7 @@ class Ledger:
             return self._refresh().other_files(inputs)
 
     def verify(self, *, head: str | None = None) -> Verification:
-        """Check everything anew from the storage, also against a hash written down earlier."""
+        """Check everything again from the storage, also against a hash written down earlier."""
         return verify_store(self.store, head=head)
 
 

@@ -106,7 +106,7 @@ class Limit(StrictFacts):
 
     @cached_property
     def accepted(self) -> tuple[str | InputPremetric, ...]:
-        """Return the distances that are accepted beside those that count records."""
+        """Return the distances that are accepted in addition to those that count records."""
         return tuple(each if isinstance(each, str) else input_premetric_of(each) for each in self.distances)
 
     @cached_property
@@ -164,13 +164,7 @@ class AcceptableInvariants(StrictFacts):
 class Policy(StrictFacts):
     """What the custodian has bound themselves to, by policy.toml. It is checked in the transaction that reserves.
 
-    A limit means nothing without a word on what may be held fixed: whoever fixes everything loses nothing.
-
-    >>> policy = Policy.from_toml('who = ["ana"]' + chr(10) + '[[limits]]' + chr(10)
-    ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"' + chr(10)
-    ...     + '[invariants]' + chr(10) + 'acceptable = []')
-    >>> print(policy.limits[0])
-    ρ² ≤ 20 per person (zCDP, zero-concentrated differential privacy)
+    A limit means nothing without a word on what may be held fixed: a release that fixes everything loses nothing.
     """
 
     limits: list[Limit] = Field(default=[], description="How much everything together may cost.")
@@ -217,7 +211,14 @@ class Policy(StrictFacts):
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "policy") -> Policy:
-        """Read policy.toml; decimals stay the exact numbers they show."""
+        """Read policy.toml; decimals stay the exact numbers they show.
+
+        >>> policy = Policy.from_toml('who = ["ana"]' + chr(10) + '[[limits]]' + chr(10)
+        ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"' + chr(10)
+        ...     + '[invariants]' + chr(10) + 'acceptable = []')
+        >>> print(policy.limits[0])
+        ρ² ≤ 20 per person (zCDP, zero-concentrated differential privacy)
+        """
         try:
             data = tomllib.loads(text, parse_float=str)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -319,7 +320,7 @@ class Policy(StrictFacts):
         what = f"the release holds fixed what the policy does not accept: {listed or answer.reason}"
         if answer.verdict is Verdict.CANNOT_TELL:
             what = f"the release may hold fixed what the policy does not accept: {answer.reason}"
-        # Whoever sets the policy can paste these lines.
+        # Those who set the policy can paste these lines.
         lines = ", ".join(invariant_toml(invariant) for invariant in missing)
         return [
             Problem(
@@ -344,7 +345,7 @@ class PolicyChange:
 
 
 def _promise_problems(limit: Limit, specification: Specification) -> list[Problem]:
-    """Return why a promise is none that the limit can measure: it is empty, or its distance is not accepted."""
+    """Return why the limit cannot measure a promise: it is empty, or its distance is not accepted."""
     problems = [
         Problem(what=f"the release promises nothing. {finding.message}", where=_place(limit), remedy=finding.advice)
         for finding in empty(specification)
@@ -457,7 +458,7 @@ def _larger_delta(limit: Limit, together: Specification) -> Problem | None:
 
 
 def _unknown_cost(limit: Limit, after: Total) -> Problem:
-    """Return the refusal of a release beside others whose cost is not known: "at least" is within no limit."""
+    """Return the refusal of a release after others whose cost is not known: "at least" is within no limit."""
     entries = numbers([number for aside in after.unspecified for number in aside.entries])
     why = after.unspecified[0].reason
     return Problem(

@@ -132,7 +132,7 @@ class StrictFacts(BaseModel):
 
 
 class Facts(StrictFacts):
-    """What every row states: when, by the clock of whoever wrote it, and who."""
+    """What every row states: when, by the clock of the writer, and who."""
 
     at: str
     who: str
@@ -256,7 +256,7 @@ class PublishingFacts(Facts):
     """The public files are about to be copied to ``place``, which readers call ``to``; nothing can be seen yet.
 
     ``files`` is the checksum of the list of checksums that is published with them: it tells this publication from
-    whatever else may stand at the place later. ``accepted`` names the doubts that whoever publishes accepted.
+    whatever else may stand at the place later. ``accepted`` names the doubts that the publisher accepted.
     """
 
     to: str
@@ -333,7 +333,7 @@ class Event:
     """One row about an entry: what happened, who wrote it down and when, why, and for a publication where to.
 
     ``place`` and ``files`` are those of a publication that begins; ``began`` is its row, in the row that ends it.
-    ``accepted`` names the doubts that whoever published accepted.
+    ``accepted`` names the doubts that the publisher accepted.
     """
 
     number: int
@@ -395,7 +395,7 @@ class Entry(OpeningFacts):
 
     @property
     def open_publications(self) -> tuple[Event, ...]:
-        """Return the publications that began and of which nobody wrote down whether they appeared."""
+        """Return the publications that began and of which no row says whether they appeared."""
         ended = {event.began for event in self.history}
         return tuple(event for event in self.history if event.kind == PUBLISHING and event.number not in ended)
 

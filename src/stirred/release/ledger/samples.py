@@ -129,7 +129,7 @@ def settle(found: Sum) -> None:
 
     Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
     Beside a promise that starts at the sample, amplified losses count with what they lose on it; where that does not
-    make one promise of everything, they count amplified as well, beside what starts earlier.
+    make one promise of everything, they count amplified as well, with what starts earlier.
     """
     charges = found.left
     own = {charge.number: found.specification(charge.specification) for charge in charges}
@@ -227,8 +227,7 @@ def _at_the_sample(charges: list[Charge], own: Mapping[int, Specification], join
     """Return amplified charges as promises about the sample, by number, where they join others that start there.
 
     The draw amplifies nothing before those who know the sample, and with their eyes both kinds add up; that holds
-    whether the samples are one and the same or not, and so nobody has to say. Only pure losses do: no inner delta is
-    stated.
+    whether the samples are the same or not, and need not be stated. Only pure losses do: no inner delta is stated.
     """
     pure = [c for c in charges if own[c.number].output_premetric == PURE and not own[c.number].budget.is_unbounded]
     start = {own[c.number].flavor: own[c.number] for c in pure if not c.amplified}

@@ -53,7 +53,7 @@ class SqliteStore(Store):
         return str(self.path)
 
     def create(self, rows: Sequence[Row], documents: Mapping[str, str]) -> None:
-        """Write the file beside its place and give it its name in one step; an existing file is left alone."""
+        """Write the file next to its place and give it its name in one step; an existing file is left alone."""
         if os.path.lexists(self.path):
             raise bad_storage("something is already there", where=self.name, remedy="choose a new name")
         partial: Path | None = None
@@ -118,7 +118,7 @@ class SqliteStore(Store):
         """Append one row; ``sent`` has it as soon as its commit is tried."""
         with self._errors(), self._open(to_write=True) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE")  # waits for other writers; nobody writes until we are done
+            connection.execute("BEGIN IMMEDIATE")  # waits for other writers; no other process writes until we are done
             try:
                 addition = prepare(_rows(connection, after))
                 for digest, text in addition.documents.items():
@@ -179,9 +179,9 @@ class SqliteStore(Store):
     def _open(self, *, to_write: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file; on leaving, make sure that it is still the one at this path.
 
-        Whoever deletes or replaces an open file does not disturb SQLite, which would go on writing to
-        a file nobody can find again. Readers open it for writing too, where they may: what a process
-        left half written when it was killed is undone by whoever comes next.
+        Deleting or replacing an open file does not disturb SQLite, which would go on writing to
+        a file that cannot be found again. Readers open it for writing too, where they may: what a process
+        left half written when it was killed is undone by the next one.
         """
         # The file is never opened but by SQLite: closing it ourselves would drop the locks of this process.
         before = self._identity()
@@ -270,7 +270,7 @@ DAMAGED: Final = (
 
 def _rows(connection: sqlite3.Connection, after: Row | None) -> list[Row]:
     if after is None:
-        # All rows, whatever their numbers: a row numbered below 0 is found out by whoever reads it.
+        # All rows, whatever their numbers: a row numbered below 0 is found when it is read.
         found = _fetched(connection, f"SELECT {COLUMNS} FROM rows ORDER BY number")
     else:
         query = f"SELECT {COLUMNS} FROM rows WHERE number >= ? ORDER BY number"

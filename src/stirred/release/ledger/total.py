@@ -111,7 +111,7 @@ class Share(NamedTuple):
 class Sum:
     """A total while it is worked out. Each rule takes out of ``left`` what it deals with, and says what becomes of it.
 
-    ``claims`` are what somebody stated and nobody can check; ``composed`` are shares that a rule composed itself.
+    ``claims`` are what was stated and cannot be checked; ``composed`` are shares that a rule composed itself.
     """
 
     left: list[Charge]
