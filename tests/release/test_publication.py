@@ -83,7 +83,7 @@ def test_the_ledger_keeps_the_names_that_whoever_published_accepted(
     with monkeypatch.context() as patched:
         patched.setattr(
             scan,
-            "_identifying",
+            "_to_accept",
             lambda *_: iter([identifier_doubt(pl.Series("tenure", [], dtype=pl.String), "looks like one")]),
         )
         with pytest.raises(PublishError, match=r'accept=\["identifier:tenure"\]') as caught:

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from stirred.audit.bundle import CheckedBundle
 from stirred.data import exposed
 from stirred.data.apart import apart
 from stirred.data.place import Place
@@ -191,7 +192,7 @@ out = "out"
 
 def dies_when_it_was_drawn() -> None:
     patch = pytest.MonkeyPatch()
-    patch.setattr(rehearsal, "audit_pages", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    patch.setattr(CheckedBundle, "look", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     patch.setattr(exposed, "MOST_EXPOSED", Fraction(1))
 
 

@@ -20,7 +20,7 @@ from typing import Final
 import polars as pl
 
 from stirred import __version__
-from stirred.audit.bundle import NO_BOUND, BundleCheck, CheckedBundle, When, audit_bundle
+from stirred.audit.bundle import NO_BOUND, BundleAudit, BundleCheck, CheckedBundle, When, audit_bundle
 from stirred.data.bundle import SEEDED_MARK, SPECIFICATION, Manifest, checksum, files_of
 from stirred.data.csv_text import csv_header
 from stirred.data.formulas import formula_doubts
@@ -80,7 +80,7 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         )
     audit = audit_bundle(bundle)
     if (audited := audit.bundle) is None or (manifest := audited.manifest) is None:
-        return Scan(checks=audit.checks, doubts=(*audit.problems, *_open_to_others(bundle)))
+        return _without_promise(bundle, audit)
     # What an audit warns of, since nothing is wrong with the files, is a promise that protects nothing. No bound at all
     # is what a person may answer for, here too: who made the release did not decide to publish it.
     audited.found.problems += [_doubt(each, "promise") for each in audit.warnings if each != NO_BOUND]
@@ -107,6 +107,18 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         accepted=tuple(accepted),
         manifest=hashlib.sha256(audited.found.manifest).hexdigest(),
         rewriting=rewriting_of(audited),
+    )
+
+
+def _without_promise(bundle: Path, audit: BundleAudit) -> Scan:
+    """Return the doubts about a bundle of which the promise or the manifest cannot be read."""
+    written = (bundle / MANIFEST).read_bytes() if (bundle / MANIFEST).is_file() else b""
+    manifest = Manifest.read(written)
+    return Scan(
+        checks=audit.checks,
+        doubts=(*audit.problems, *_open_to_others(bundle)),
+        ledger=None if manifest is None else manifest.ledger,
+        manifest=hashlib.sha256(written).hexdigest(),
     )
 
 
