@@ -117,7 +117,7 @@ class Sum:
     left: list[Charge]
     specification: Callable[[str], Specification]
     currency: Currency
-    number_of: dict[str, int]
+    everything: Sequence[Charge]
     contradicted: tuple[Contradiction, ...]
     counted: list[Charge] = field(default_factory=list)
     included: list[Charge] = field(default_factory=list)
@@ -127,12 +127,12 @@ class Sum:
     unspecified: list[Aside] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
 
-    def take(self, taken: Callable[[Charge], bool]) -> list[Charge]:
-        """Take the charges out for which this is true."""
-        found = [charge for charge in self.left if taken(charge)]
-        if found:
-            self.left = [charge for charge in self.left if not taken(charge)]
-        return found
+    def take(self, taken: list[Charge]) -> list[Charge]:
+        """Take charges out of what is left, and return them."""
+        if taken:
+            numbers_taken = {charge.number for charge in taken}
+            self.left = [charge for charge in self.left if charge.number not in numbers_taken]
+        return taken
 
     def joins(self, specifications: Sequence[Specification]) -> bool:
         """Say whether specifications compose in the currency of the total."""
@@ -164,14 +164,15 @@ def total(
         left=counting,
         specification=specification,
         currency=currency or Currency(),
-        number_of={charge.id: charge.number for charge in charges},
+        everything=charges,
         contradicted=contradictions(counting, specification, plan_of=plan_of) if known is None else known,
     )
     for rule in (_unspent, _derived, _included, _unspecified, _same_keys, _rare):
         rule(found)
     beside = known is not None or sum(charge.spent and not charge.derived_from for charge in charges) > 1
     parts, apart = _parts(found, beside=beside)
-    unbounded = [charge for charge in found.counted if specification(charge.specification).budget.is_unbounded]
+    infinite = {d for d in {c.specification for c in found.counted} if specification(d).budget.is_unbounded}
+    unbounded = [charge for charge in found.counted if charge.specification in infinite]
     others = None
     if unbounded:
         rest = _without({charge.id for charge in unbounded}, charges)
@@ -193,15 +194,17 @@ def total(
 
 def _unspent(found: Sum) -> None:
     """Take out what was given up before anything random happened: it costs nothing."""
-    if unspent := tuple(charge.number for charge in found.take(lambda charge: not charge.spent)):
+    if unspent := tuple(charge.number for charge in found.take([charge for charge in found.left if not charge.spent])):
         found.free.append(Aside(entries=unspent, reason="aborted before anything random happened"))
 
 
 def _derived(found: Sum) -> None:
     """Take out what was computed from the output of others: it costs nothing (Proposition 2.5.4)."""
     derived: dict[str, list[int]] = {}
-    for charge in found.take(lambda charge: bool(charge.derived_from)):
-        sources = ", ".join(str(found.number_of[source]) for source in charge.derived_from)
+    taken = found.take([charge for charge in found.left if charge.derived_from])
+    number_of = {charge.id: charge.number for charge in found.everything} if taken else {}
+    for charge in taken:
+        sources = ", ".join(str(number_of[source]) for source in charge.derived_from)
         derived.setdefault(sources, []).append(charge.number)
     for sources, entries in derived.items():
         reason = f"derived from released entry {sources} (post-processing)"
@@ -215,7 +218,7 @@ def _included(found: Sum) -> None:
     """Take out what the specification of another drawn entry covers already."""
     covered = {id_: charge.number for charge in found.left if charge.drawn for id_ in charge.includes}
     groups: dict[int, list[int]] = {}
-    found.included = found.take(lambda charge: charge.id in covered)
+    found.included = found.take([charge for charge in found.left if charge.id in covered]) if covered else []
     for charge in found.included:
         groups.setdefault(covered[charge.id], []).append(charge.number)
     for whole, entries in groups.items():
@@ -226,7 +229,7 @@ def _included(found: Sum) -> None:
 
 def _unspecified(found: Sum) -> None:
     """Take out releases without a specification: whatever they cost comes on top of every number."""
-    unknown = found.take(lambda charge: bool(charge.unspecified))
+    unknown = found.take([charge for charge in found.left if charge.unspecified])
     found.unspecified = [Aside(entries=(charge.number,), reason=charge.unspecified) for charge in unknown]
     if unknown:
         left_out = numbers([charge.number for charge in unknown])
@@ -237,7 +240,7 @@ def _unspecified(found: Sum) -> None:
 def _same_keys(found: Sum) -> None:
     """Let releases stand alone that use the same record keys: no bound is proven for them together."""
     then = {n: one.then for one in found.contradicted if isinstance(one.reliance, KeysAlone) for n in one.entries}
-    for charge in found.take(lambda charge: charge.number in then):
+    for charge in found.take([charge for charge in found.left if charge.number in then]):
         found.set_apart(charge, then[charge.number])
 
 
