@@ -115,9 +115,7 @@ def test_the_room_that_is_asked_for_holds_the_bundle_and_is_not_far_above(folder
     prepared = prepare(plan_from(content, source="plan.toml", folder=folder))
     out = run(prepared)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    assert (
-        size <= bytes_needed(prepared, prepared.plan.files(prepared.mechanism, prepared.data)) <= 4 * size + (9 << 20)
-    )
+    assert size <= bytes_needed(prepared) <= 4 * size + (9 << 20)
 
 
 # ---- charts -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.uniqueness import Uniqueness
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
-from stirred.mechanisms.protocol import Mechanism, Plan, Table, exposed_doubts, plan_doubts, plan_exposure
+from stirred.mechanisms.protocol import Mechanism, Plan, PublicFile, Table, exposed_doubts, plan_doubts, plan_exposure
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.account import not_of
@@ -67,6 +67,11 @@ class Prepared(FilesRead):
     def parameters(self) -> dict[str, Any]:
         """Return the plan as manifest and ledger keep it."""
         return self.plan_file.recorded()
+
+    @cached_property
+    def files(self) -> Sequence[PublicFile]:
+        """Return the public files that the mechanism will make."""
+        return self.plan.files(self.mechanism, self.data)
 
     @property
     def exposed_in_words(self) -> str:

@@ -20,7 +20,7 @@ from stirred.engines.local import LocalEngine
 from stirred.mechanisms.protocol import PERSONS, Progress, Release, for_rehearsal, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import mark_seeded
-from stirred.release.files import Files, public_files, verify_public, write_pages, write_public
+from stirred.release.files import public_files, verify_public, write_pages, write_public
 from stirred.release.ledger import Request
 from stirred.release.prepared import Prepared
 from stirred.release.reports import blank_reports, write_reports
@@ -35,7 +35,7 @@ _REST: Final = 2
 _PAGES: Final = 8 << 20
 
 
-def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -> None:
+def rehearse(place: Place, prepared: Prepared, request: Request) -> None:
     """Raise all problems that would end the run after its draw, or that `publish` would find in what it wrote.
 
     A few records are released into the claimed place under a key that is thrown away: what fails for the names, types
@@ -47,9 +47,9 @@ def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -
     prepared.check_unchanged()
     prepared.mechanism.recheck(prepared.data, prepared.plan)
     assert request.specification is not None
-    pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)
-    unlisted = _not_allowed(prepared, files, request.specification)
-    if problems := [*_too_large(place, bytes_needed(prepared, files)), *unlisted, *pages]:
+    pages = _pages(place.hidden / "rehearsal", prepared, request.specification)
+    unlisted = _not_allowed(prepared, request.specification)
+    if problems := [*_too_large(place, bytes_needed(prepared)), *unlisted, *pages]:
         raise PlanError(dict.fromkeys(problems))
 
 
@@ -67,10 +67,10 @@ def _too_large(place: Place, needed: int) -> Iterator[Problem]:
             )
 
 
-def _not_allowed(prepared: Prepared, files: Files, specification: Specification) -> Iterator[Problem]:
+def _not_allowed(prepared: Prepared, specification: Specification) -> Iterator[Problem]:
     """Hold the files that the mechanism will make to its own rule of what they may have, as `publish` does."""
     allowed = may_have(prepared.mechanism, prepared.plan.released_columns(prepared.data), specification)
-    for file in public_files(prepared, files):
+    for file in public_files(prepared):
         kind = TABLES if file["kind"] == "table" else file["name"]
         codes = [name for name in file["columns"] if name not in label_columns(file["columns"])]
         if kind not in allowed or (other := [name for name in codes if name not in allowed[kind]]):
@@ -82,11 +82,11 @@ def _not_allowed(prepared: Prepared, files: Files, specification: Specification)
             )
 
 
-def bytes_needed(prepared: Prepared, files: Files) -> int:
+def bytes_needed(prepared: Prepared) -> int:
     """Return about how many bytes a bundle takes, by a sample of the records."""
     data, ending = prepared.data, prepared.plan_file.release.format
     needed = 0.0
-    for file in files:
+    for file in prepared.files:
         if file.kind != "records":
             needed += file.about_bytes / _REST
             continue
@@ -117,20 +117,19 @@ def free_bytes(folder: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specification) -> list[Problem]:
+def _pages(folder: Path, prepared: Prepared, specification: Specification) -> list[Problem]:
     """Make the bundle of an excerpt, and look at its pages as `publish` will."""
     public = folder / "public"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         if (excerpt := _excerpt(prepared, specification)) is None:
             public.mkdir(parents=True)
-            write_pages(public, prepared, files, specification)
+            write_pages(public, prepared, specification)
             (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
         else:
-            own = excerpt.plan.files(excerpt.mechanism, excerpt.data)
             thrown_away = Entropy.from_seed("rehearsal") if specification.seeded else Entropy.from_os()
             release = draw_without_release(excerpt, folder, thrown_away)
-            write_reports(folder, excerpt, release, verify_public(folder, excerpt, own, release))
+            write_reports(folder, excerpt, release, verify_public(folder, excerpt, release))
         released = prepared.plan.released_columns(prepared.data)
         bundle = CheckedBundle(
             folder=folder,
@@ -182,14 +181,14 @@ def draw_without_release(
     """
     (folder / "public" / "tables").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)
-    mechanism = prepared.mechanism.on(LocalEngine()).working_in(folder / "internal", progress=folder / "progress")
-    files = prepared.plan.files(mechanism, prepared.data)
+    prepared = replace(prepared, mechanism=prepared.mechanism.on(LocalEngine()))
+    mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder / "progress")
     doubts = plan_doubts(prepared.plan)
     accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)
     promised = prepared.plan.specification
     release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))
-    write_public(folder, prepared, files, release)
+    write_public(folder, prepared, release)
     if entropy.seeded:
         mark_seeded(folder)
     return release

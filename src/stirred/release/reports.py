@@ -46,7 +46,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
     }
     shown = {title: in_words(frame, prepared.labels) for title, frame in shown.items()}
     accuracy = {title: in_words(frame, prepared.labels) for title, frame in accuracy.items()}
-    records = [file.name for file in plan.files(mechanism, data) if file.kind == "records"]
+    records = [file.name for file in prepared.files if file.kind == "records"]
     validity = facial_validity(folder / "public", type(mechanism), records=records, zeros=_impossible(prepared))
     report = replace(
         _blank(prepared, release.specification),
@@ -125,7 +125,7 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         made=f"Made with stirred {__version__}.",
         safes=prepared.plan_file.safes_sheet,
         exposure=prepared.exposure,
-        has_records=any(file.kind == "records" for file in prepared.plan.files(prepared.mechanism, prepared.data)),
+        has_records=any(file.kind == "records" for file in prepared.files),
         # By the law alone; what the released file adds comes after the draw.
         typical=prepared.mechanism.typical_errors(prepared.plan, {}),
         not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,

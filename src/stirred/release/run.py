@@ -34,7 +34,7 @@ from stirred.mechanisms.registry import package_of
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.engine import at_hand, working
-from stirred.release.files import Files, public_files, verify_public, write_public
+from stirred.release.files import public_files, verify_public, write_public
 from stirred.release.ledger import Ledger, LedgerError, Request, Total
 from stirred.release.ledger.recover import whole_bundle
 from stirred.release.ledger.row import ABORTED, RESERVED
@@ -60,13 +60,12 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
         Entropy.expected(entropy)
     prepared.refuse()
     check_seeded(prepared.plan, seeded=entropy is not None and entropy.seeded)
-    files = prepared.plan.files(prepared.mechanism, prepared.data)
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
     with claimed(prepared.plan_file.out) as place, working(prepared.engine, prepared.plan_file, place, progress):
         if prepared.ledger is not None:
             prepared.ledger.would(request)  # what the policy forbids is not even rehearsed
-        rehearse(place, prepared, files, request)
+        rehearse(place, prepared, request)
         with reserved(prepared.ledger, request, place) as reservation, bundle_in(place) as folder:
             log = Log(folder)
             log.add("started", records=prepared.data.households.height)
@@ -74,7 +73,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
                 place.keep_record(RunRecord.of(prepared, ledger=reservation.facts).written)
             reservation.draw()
             drawn = draw_key(reservation, place, entropy)
-            make_bundle(folder, prepared, files, drawn, reservation, log, progress)
+            make_bundle(folder, prepared, drawn, reservation, log, progress)
     reservation.commit(place.out)
     return place.out
 
@@ -99,7 +98,6 @@ def draw_key(reservation: Reservation, place: Place, entropy: Entropy | None) ->
 def make_bundle(
     folder: Path,
     prepared: Prepared,
-    files: Files,
     entropy: Entropy,
     reservation: Reservation,
     log: Log,
@@ -116,12 +114,12 @@ def make_bundle(
     release = replace(release, specification=replace(release.specification, seeded=entropy.seeded))
     log.add("swapped", **release.internal.get("log", {}))
     advance("write", 0, 1)
-    write_public(folder, prepared, files, release, account=reservation.account)
+    write_public(folder, prepared, release, account=reservation.account)
     if not any((folder / "public" / "tables").iterdir()):
         (folder / "public" / "tables").rmdir()
     log.add("written")
     advance("verify", 0, 1)
-    checks = verify_public(folder, prepared, files, release)
+    checks = verify_public(folder, prepared, release)
     log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
     advance("report", 0, 1)
     write_reports(folder, prepared, release, checks)
@@ -129,7 +127,7 @@ def make_bundle(
     if entropy.seeded:
         mark_seeded(folder)
     log.add("complete")
-    write_manifest(folder, {**_manifest(prepared, files, release, checks), "ledger": reservation.facts})
+    write_manifest(folder, {**_manifest(prepared, release, checks), "ledger": reservation.facts})
     advance("done", 1, 1)
 
 
@@ -190,7 +188,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
+def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     plan_file, released = prepared.plan_file, prepared.plan.released_columns(prepared.data)
     # A file that a setting names may be gone when somebody audits the bundle.
     mechanism = {**prepared.parameters["mechanism"], **prepared.settings.dumped()}
@@ -210,7 +208,7 @@ def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequen
             "persons": [*released.persons],
             "link": next(iter(released.link), None),
         },
-        "public_files": public_files(prepared, files),
+        "public_files": public_files(prepared),
         "seeded": release.specification.seeded,
         "doubts": [
             {"name": doubt.name, "what": doubt.what, "refuses": doubt.refuses, "accepted": doubt in prepared.accepted}
@@ -414,25 +412,17 @@ def _make_the_same(
     if request.specification != entry.specification:
         remedy = f"give the release up: `{place.abort_command}`"
         raise bad_plan("the plan would promise something else than was reserved", where=str(place.out), remedy=remedy)
-    files = prepared.plan.files(prepared.mechanism, prepared.data)
     place.clear()
     with working(prepared.engine, plan_file, place, progress):
-        rehearse(place, prepared, files, request)
-        _make_again(place, prepared, files, reservation, progress)
-
-
-def _make_again(
-    place: Place, prepared: Prepared, files: Files, reservation: Reservation, progress: Progress | None
-) -> None:
-    assert reservation.entry is not None
-    with bundle_in(place) as folder:
-        log = Log(folder)
-        log.add("resumed", records=prepared.data.households.height)
-        if not reservation.entry.drawn:
-            reservation.draw()
-        key = place.key
-        entropy = draw_key(reservation, place, None) if key is None else Entropy.from_kept(key, same_release=True)
-        make_bundle(folder, prepared, files, entropy, reservation, log, progress)
+        rehearse(place, prepared, request)
+        with bundle_in(place) as folder:
+            log = Log(folder)
+            log.add("resumed", records=prepared.data.households.height)
+            if not entry.drawn:
+                reservation.draw()
+            key = place.key
+            entropy = draw_key(reservation, place, None) if key is None else Entropy.from_kept(key, same_release=True)
+            make_bundle(folder, prepared, entropy, reservation, log, progress)
 
 
 def _reservation(kept: RunRecord, plan_file: PlanFile, out: Path) -> Reservation:
