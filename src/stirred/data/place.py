@@ -61,7 +61,7 @@ _MADE: Final = frozenset((_BUNDLE, _KEPT, _SCRATCH, "progress", "rehearsal"))
 _HIDDEN: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
 _WINDOWS: Final = sys.platform == "win32"
 # No link is followed where the system can refuse to; a file is opened at once, be it a pipe, and read as bytes.
-_PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Place:
             sync(kept)
         with suppress(FileNotFoundError):
             if stat.S_ISREG((found := gone.lstat()).st_mode):
-                with os.fdopen(os.open(gone, os.O_WRONLY | _PLAIN), "wb") as stream:
+                with os.fdopen(os.open(gone, os.O_WRONLY | PLAIN), "wb") as stream:
                     stream.write(os.urandom(found.st_size))
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -532,7 +532,7 @@ def _read(path: Path) -> bytes | None:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return None
-        handle = os.open(path, os.O_RDONLY | _PLAIN)
+        handle = os.open(path, os.O_RDONLY | PLAIN)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             return None
@@ -545,7 +545,7 @@ def _write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, whole or not at all, and force it to the disk."""
     half = path.with_name(f".{path.name}")
     half.unlink(missing_ok=True)
-    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o600), "wb") as stream:
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

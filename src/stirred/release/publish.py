@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from stirred.data.bundle import checksum, odd_files
-from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers, sweep
+from stirred.data.place import CHECKSUMS, PLAIN, check_place, folder_at, remove_leftovers, sweep
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import StrictFacts
 from stirred.release.reservation import NOTICE, Accounted, accounted
@@ -179,13 +179,15 @@ def _let_everybody_read(folder: Path) -> None:
 
 
 def _new_file(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600)
 
 
 def _copied(source: Path, target: Path) -> str:
     """Copy the bytes of a file, not following a link, and return their SHA-256."""
     digest = hashlib.sha256()
-    opened = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if source.is_symlink():
+        return ""
+    opened = os.open(source, os.O_RDONLY | PLAIN)
     with os.fdopen(opened, "rb") as read, os.fdopen(_new_file(target), "wb") as written:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             return ""  # a pipe never ends

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -113,8 +112,7 @@ def _bytes_a_row(table: Columns, names: list[str], ending: str) -> float:
 
 def free_bytes(folder: Path) -> int:
     """Return how many bytes this user may still write on the disk of a folder."""
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
+    return shutil.disk_usage(folder).free
 
 
 def _pages(folder: Path, prepared: Prepared, specification: Specification) -> list[Problem]:

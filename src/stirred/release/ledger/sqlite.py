@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from stirred.data.place import sync
 from stirred.release.ledger.problems import DamagedStorageError, StorageError, bad_storage
 from stirred.release.ledger.row import COLUMN_TYPES, COLUMNS, SCHEMA_VERSION, Row
 from stirred.release.ledger.store import Addition, Prepare, Store, after_known
@@ -69,7 +70,7 @@ class SqliteStore(Store):
                 connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 connection.execute("COMMIT")
             os.link(partial, self.path)
-            _sync_folder(self.path.parent)
+            sync(self.path.parent)
         except FileExistsError:
             raise bad_storage(
                 "something appeared there meanwhile", where=self.name, remedy="choose a new name"
@@ -310,11 +311,3 @@ def _triggers(connection: sqlite3.Connection) -> dict[str, str]:
     # In a damaged file a name may be bytes: said as they are, they are "not made by stirred".
     rows = _fetched(connection, "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
     return {str(name): sql for name, sql in rows}
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
