@@ -35,7 +35,7 @@ def main() -> None:
     areas = synthetic_areas(options.share)
     people = synthetic_persons(options.persons, areas.height)
     safetab = SafeTabP(blocks=areas, iterations=synthetic_iterations())
-    safetab.warm()
+    safetab.ready(None, None)
     began = time.perf_counter()
     release = safetab.release(people, Entropy.from_os())
     seconds = time.perf_counter() - began

@@ -319,12 +319,12 @@ def test_a_swap_that_mixed_up_persons_itself_destroys_the_bundle(
     from stirred.data import packed_persons
     from stirred.data.household_rows import household_rows as rows
     from stirred.data.household_rows import pieces_of_rows as pieces
-    from stirred.mechanisms.records import swapped_file
+    from stirred.mechanisms.records import files
 
     def next_one(house: npt.NDArray[np.uint32], data: Microdata) -> npt.NDArray[np.uint32]:
         return (house + np.uint32(1)) % np.uint32(data.households.height)
 
-    for module in (packed_persons, swapped_file):
+    for module in (packed_persons, files):
         monkeypatch.setattr(module, "household_rows", lambda data: next_one(rows(data), data))
     monkeypatch.setattr(packed_persons, "pieces_of_rows", lambda data: (next_one(p, data) for p in pieces(data)))
     write_files(tmp_path)

@@ -14,7 +14,7 @@ from stirred import Entropy
 from stirred.data import columns, microdata
 from stirred.data.columns import ParquetColumns
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.records.swapped_file import SwappedFile
+from stirred.mechanisms.records.files import SwappedFile
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run

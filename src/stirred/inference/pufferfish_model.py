@@ -15,7 +15,7 @@ from stirred.inference.weights import OutcomeWeights
 from stirred.spec.document import plain_data
 from stirred.spec.given_numbers import probability
 from stirred.spec.misfits import misfits
-from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
+from stirred.spec.problems import SpecificationError, placed, wrong
 
 _MODEL: Final = "see docs/limits.md for what a model holds"
 _Number = str | int | Decimal
@@ -137,14 +137,7 @@ def read_model(text: str, *, source: str) -> PufferfishModel:
     except ValidationError as error:
         details = [detail for detail in error.errors() if _meant(detail["loc"], given)]
         found = misfits(details, given, PufferfishModel, remedy=_MODEL, examples=False)
-        raise SpecificationError(
-            Problem(
-                what=each.what,
-                where=" ".join([source, *(place_of([part]) for part in each.place)]),
-                remedy=f"add it; {_MODEL}" if each.kind == "missing" else each.remedy,
-            )
-            for each in found
-        ) from None
+        raise SpecificationError(each.problem(source) for each in found) from None
 
 
 def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:

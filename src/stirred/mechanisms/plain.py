@@ -150,7 +150,7 @@ class PlainMechanism(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Draw once, and release the records in random order."""
-        microdata, plan, entropy, promised, convert = opening
+        microdata, plan, entropy, promised, convert, _ = opening
         drawn = self.draw(microdata.households.select(plan.releases["households"]), entropy)
         order = random_permutation(drawn.height, entropy=entropy, purpose="order")
         released = drawn[order.astype("int64")]

@@ -75,7 +75,7 @@ def read_files(plan_file: PlanFile) -> FilesRead:
     problems[:0] = of_settings
     with _Noted(problems):
         inputs = input_checksums(plan_file)
-        by_column = mechanism is not None and mechanism.by_column and not plan_file.prepare
+        by_column = mechanism is not None and mechanism.family is not None and not plan_file.prepare
         data = _microdata(plan_file, codebook, by_column=by_column)
         problems += _misfits(plan_file, data, codebook)
         prepared = carry_out_steps(plan_file, data, codebook)

@@ -16,7 +16,7 @@ from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
 from stirred.engines.local import LocalEngine
-from stirred.mechanisms.protocol import PERSONS, Progress, Release, for_rehearsal, plan_doubts
+from stirred.mechanisms.protocol import PERSONS, Progress, Release, Workplace, for_rehearsal, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import mark_seeded
 from stirred.release.files import public_files, verify_public, write_pages, write_public
@@ -42,9 +42,10 @@ def rehearse(place: Place, prepared: Prepared, request: Request) -> None:
     that failed is left out of the report, which says so.
     """
     # What the draw and the passes behind it load only when they need it.
-    prepared.mechanism.working_in(place.folder / "internal", progress=place.hidden / "progress").warm()
     prepared.check_unchanged()
-    prepared.mechanism.recheck(prepared.data, prepared.plan)
+    prepared.mechanism.ready(
+        prepared.data, prepared.plan, Workplace(place.folder / "internal", place.hidden / "progress")
+    )
     assert request.specification is not None
     pages = _pages(place.hidden / "rehearsal", prepared, request.specification)
     unlisted = _not_allowed(prepared, request.specification)
@@ -180,10 +181,16 @@ def draw_without_release(
     (folder / "public" / "tables").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)
     prepared = replace(prepared, mechanism=prepared.mechanism.on(LocalEngine()))
-    mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder / "progress")
     doubts = plan_doubts(prepared.plan)
     accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
-    release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)
+    release = prepared.mechanism.release(
+        prepared.data,
+        entropy,
+        accept=accept,
+        plan=prepared.plan,
+        progress=progress,
+        workplace=Workplace(folder / "internal", folder / "progress"),
+    )
     promised = prepared.plan.specification
     release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))
     write_public(folder, prepared, release)

@@ -29,11 +29,11 @@ from stirred.engines.codes import exchange_codes
 from stirred.engines.placed import PlacedTable, place_rows, same_rows
 from stirred.engines.protocol import ClusterEngine, bad_engine
 from stirred.mechanisms.protocol import PERSONS, RECORDS
+from stirred.mechanisms.records.files import PART, Rows, SwappedFile
 from stirred.mechanisms.records.kernels.addressing import Excerpt
 from stirred.mechanisms.records.law import Kernel
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import Strata
-from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 from stirred.randomness.entropy import Entropy
 
 PIECE_ROWS: Final = 1 << 19  # rows that are read at once

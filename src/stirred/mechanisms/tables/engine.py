@@ -278,7 +278,7 @@ class TableMechanism(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
-        data, plan, entropy, promised, convert = opening
+        data, plan, entropy, promised, convert, _ = opening
         progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
         answers = DrawnAnswers(self.noise_entropy(entropy))

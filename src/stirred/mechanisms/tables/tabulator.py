@@ -29,6 +29,7 @@ from stirred.mechanisms.protocol import (
     Section,
     Settings,
     Typical,
+    Workplace,
 )
 from stirred.mechanisms.tables.budgets import BudgetFile, budget_of
 from stirred.mechanisms.tables.engine import (
@@ -226,7 +227,7 @@ class Tabulator(TableMechanism):
             dropped=columns_beside(data, self.used),
         )
 
-    def warm(self) -> None:
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
         import stirred.randomness.noise_kernel  # noqa: F401
 
         for noise in {line.noise for line in self.measured}:

@@ -36,7 +36,7 @@ from stirred.spec.misfits import Misfit, misfits
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
-from stirred.spec.problems import MeasureProblem, Problem, place_of, placed, wrong
+from stirred.spec.problems import MeasureProblem, Problem, placed, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
@@ -201,7 +201,7 @@ class Policy(StrictFacts):
             policy = cls.model_validate(data)
         except ValidationError as error:
             found = misfits(error.errors(), data, cls, remedy="see docs/ledger.md")
-            raise LedgerError([_problem(each, source) for each in found]) from None
+            raise LedgerError(_problem(each, source) for each in found) from None
         with placed(source):  # a number that cannot be read is found now, and not at the next release
             _ = policy.acceptable, policy.most_exposed
             for limit in policy.limits:
@@ -539,10 +539,9 @@ def _unstated(source: str) -> Problem:
 
 
 def _problem(found: Misfit, source: str) -> Problem:
-    remedy = found.remedy
     if found.kind == "extra_forbidden" and found.place[-1] in Policy.model_fields:
-        remedy = "write it at the top of the file, above the first line in brackets"
-    return Problem(what=found.what, where=f"{source} {place_of(found.place)}".strip(), remedy=remedy)
+        found = found._replace(remedy="write it at the top of the file, above the first line in brackets")
+    return found.problem(source)
 
 
 def invariant_toml(invariant: Invariant) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.protocol import Progress, Settings
+from stirred.mechanisms.protocol import Progress, Settings, Workplace
 from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
 from stirred.mechanisms.tables.query import Ask
 from stirred.spec.budget import Budget, Derived
@@ -281,7 +281,7 @@ class SurveyEstimates(TableMechanism):
     def verified(self, title: str) -> dict[str, str]:
         return {"what": "every estimate, computed again", "result": "the true numbers with the noise"}
 
-    def warm(self) -> None:
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
         import stirred.randomness.noise_kernel  # noqa: F401
 
     check = checks.check

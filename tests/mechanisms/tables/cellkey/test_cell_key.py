@@ -242,7 +242,7 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
         ({"ptable": design_ptable(D=2, V=Fraction(1), step=2).table}, "counts are whole"),
         ({"ptable": {"rows": 3}}, "this is not a perturbation table"),
         ({"ptable": "ptable.csv"}, "the file ptable.csv was not read"),
-        ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: input should be less than or equal"),
+        ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: 3: input should be less than or equal"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) -> None:

@@ -28,7 +28,7 @@ from stirred.data.sources import read_text
 from stirred.mechanisms.protocol import failed
 from stirred.mechanisms.tables.cellkey.ptable import KEY_BYTES, PTable
 from stirred.randomness.entropy import Entropy
-from stirred.spec.problems import Problem
+from stirred.spec.misfits import misfits
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.cellkey.mechanism import CellKey
@@ -173,10 +173,8 @@ class Magnitude(BaseModel):
         try:
             return cls(**given)
         except ValidationError as error:
-            raise PlanError(
-                Problem(what=each["msg"].lower(), where=f"magnitude {each['loc'][0]}", remedy="see docs/cell-keys.md")
-                for each in error.errors(include_url=False)
-            ) from None
+            found = misfits(error.errors(), given, cls, remedy="see docs/cell-keys.md")
+            raise PlanError(each.problem("magnitude") for each in found) from None
 
     def share(self, x: float) -> float:
         """Return m(x), the share of a large contribution that is a unit of noise.

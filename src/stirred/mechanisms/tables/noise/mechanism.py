@@ -14,7 +14,7 @@ from pydantic import Field
 
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.protocol import Exchange, ExpectedError, Names, Progress, Rate, Settings, Table
+from stirred.mechanisms.protocol import Exchange, ExpectedError, Names, Progress, Rate, Settings, Table, Workplace
 from stirred.mechanisms.tables.engine import (
     COMPOSED,
     LAPLACE,
@@ -369,11 +369,11 @@ class NoisyTables(TableMechanism):
             frames.append(own.select(pl.lit(title).alias("table"), pl.all()))
         return pl.concat(frames, how="diagonal").select("table", pl.exclude("table", "count"), "count")
 
-    def warm(self) -> None:
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
         import stirred.randomness.noise_kernel  # noqa: F401
 
         if self.inner is not None:
-            self.inner.warm()
+            self.inner.ready(data, plan)
 
     # ---- what is handed over, each in a module of its own
 
