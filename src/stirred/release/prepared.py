@@ -29,7 +29,7 @@ from stirred.release.ledger import Ledger
 from stirred.release.ledger.account import not_of
 from stirred.release.ledger.row import numbers
 from stirred.release.plan_file import PlanFile, unprintable
-from stirred.release.reading import FilesRead, input_checksums, read_files
+from stirred.release.reading import PlanInputs, input_checksums, read_inputs
 from stirred.release.reservation import earlier_doubts, earlier_entry, ledger_doubts
 from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.spec.accepted import MORE_RUNS, with_accepted
@@ -43,7 +43,7 @@ from stirred.spec.specification import Specification
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared(FilesRead):
+class Prepared(PlanInputs):
     """A plan whose files were read and checked; nothing random has happened."""
 
     plan: Plan
@@ -115,7 +115,7 @@ def prepare(plan_file: PlanFile, *, before: int | None = None, releasing: bool =
     if releasing:
         check_place(plan_file.out, inputs=plan_file.files)
     engine = engine_of(plan_file)  # before files are read: it may take minutes
-    read = _on_engine(read_files(plan_file), engine)
+    read = _on_engine(read_inputs(plan_file), engine)
     plan_file, mechanism, inputs = read.plan_file, read.mechanism, read.inputs
     if texts := [*unprintable(plan_file, [*read.data.households.columns, *read.data.person_variables])]:
         raise PlanError(texts)
@@ -184,7 +184,7 @@ def prepare(plan_file: PlanFile, *, before: int | None = None, releasing: bool =
     )
 
 
-def _on_engine(read: FilesRead, engine: Engine) -> FilesRead:
+def _on_engine(read: PlanInputs, engine: Engine) -> PlanInputs:
     """Return the files with their mechanism on the engine of the plan, and with what the codebook declares."""
     with placed(read.plan_file.source):
         mechanism = read.mechanism.on(engine)
@@ -193,7 +193,7 @@ def _on_engine(read: FilesRead, engine: Engine) -> FilesRead:
     return replace(read, mechanism=mechanism)
 
 
-def _promised(plan: Plan, read: FilesRead, identity: frozenset[str]) -> Plan:
+def _promised(plan: Plan, read: PlanInputs, identity: frozenset[str]) -> Plan:
     """Return a plan whose promise knows the declared geography and the file, as it was before its preparation."""
     steps = read.plan_file.prepare
 

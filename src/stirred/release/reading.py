@@ -29,7 +29,7 @@ from stirred.spec.problems import Problem, StirredError, placed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FilesRead:
+class PlanInputs:
     """The files of a plan as its mechanism sees them; ``inputs`` are the checksums of those that were given."""
 
     plan_file: PlanFile
@@ -40,7 +40,7 @@ class FilesRead:
     codebook: Codebook | None = None
 
 
-class _Noted:
+class _ProblemCollector:
     """A block whose problems are noted, and that is left at the first."""
 
     def __init__(self, problems: list[Problem]) -> None:
@@ -55,7 +55,7 @@ class _Noted:
         return isinstance(error, StirredError)
 
 
-def read_files(plan_file: PlanFile) -> FilesRead:
+def read_inputs(plan_file: PlanFile) -> PlanInputs:
     """Return the files of a plan with its mechanism; all problems are reported together."""
     settings: Settings | None = None
     mechanism: Mechanism | None = None
@@ -65,15 +65,15 @@ def read_files(plan_file: PlanFile) -> FilesRead:
     problems: list[Problem] = []
     of_settings: list[Problem] = []
     inputs: Mapping[str, str] = {}
-    with _Noted(problems):
+    with _ProblemCollector(problems):
         codebook = None if plan_file.codebook is None else Codebook.read(plan_file.codebook)
     plan_file = completed(plan_file, codebook)
-    with _Noted(of_settings):
+    with _ProblemCollector(of_settings):
         with placed(f"{plan_file.source} [mechanism]"):
             settings = plan_file.settings
         mechanism = mechanism_of(plan_file, settings)
     problems[:0] = of_settings
-    with _Noted(problems):
+    with _ProblemCollector(problems):
         inputs = input_checksums(plan_file)
         by_column = mechanism is not None and mechanism.family is not None and not plan_file.prepare
         data = _microdata(plan_file, codebook, by_column=by_column)
@@ -85,16 +85,16 @@ def read_files(plan_file: PlanFile) -> FilesRead:
         problems += _of_design(data, plan_file)
     seen: Microdata | None = None
     if data is not None:
-        with _Noted(problems):
+        with _ProblemCollector(problems):
             seen = _with_missing_code(data, plan_file, mechanism)
         dropped = [] if settings is None else [*_dropped_and_named(plan_file, settings)]
         problems += dropped
         made = any(isinstance(step, (Split, Count)) for step in plan_file.prepare)
         if prepared is not None or not made:  # otherwise columns that the steps would have made are not there
-            with _Noted(problems):
+            with _ProblemCollector(problems):
                 data.check()
             if mechanism is not None and seen is not None and not dropped:
-                with _Noted(problems):
+                with _ProblemCollector(problems):
                     mechanism.check(seen)
     if mechanism is None or settings is None or prepared is None or seen is None or problems:
         raise PlanError(dict.fromkeys(_in_plan(problem, plan_file) for problem in problems))
@@ -102,7 +102,7 @@ def read_files(plan_file: PlanFile) -> FilesRead:
         # The file as it was: before steps make it coarser, and missing values become a code, which no codebook lists.
         _check_codebook(codebook, prepared.given)
         codebook = prepared.codebook
-    return FilesRead(
+    return PlanInputs(
         plan_file=plan_file, settings=settings, mechanism=mechanism, data=seen, inputs=inputs, codebook=codebook
     )
 
