@@ -133,7 +133,7 @@ def domain_sizes(safetab: SafeTabP) -> list[int]:
     for part in safetab.parts:
         region = safetab.regions[part.region]
         many = blocks[region.column].drop_nulls().n_unique() if region.column else 1
-        found.append(many * groups.of_level(part.level, coarse=region.coarse).height)
+        found.append(many * groups.of_level(part.level, coarse=region.iterations == "coarse").height)
     return found
 
 

@@ -14,10 +14,10 @@ from stirred.cli.option_words import bad_plan
 from stirred.cli.output import emit, emit_json, exactly, facts, five, heading, paragraph, picked, say
 from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
-from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
+from stirred.data.uniqueness import EXPOSED
 from stirred.mechanisms.protocol import doubt_rows
 from stirred.release.advice import stronger
 from stirred.release.choices import AllowedSetting, gentlest_allowed

@@ -65,8 +65,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, absent_variable, missing_column
+from stirred.data.microdata import Microdata, absent_variable, as_microdata, missing_column
 from stirred.data.problems import DataError
 from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.protocol import (

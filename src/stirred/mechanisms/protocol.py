@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
-from stirred.data.given import as_microdata, like
+from stirred.data.microdata import as_microdata, like
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.engines.protocol import LOCAL, Engine, bad_engine

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms import registry

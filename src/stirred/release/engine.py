@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from stirred.data.codebook import Codebook
 from stirred.data.frames import parquet_parts
-from stirred.data.parts import is_read
 from stirred.data.place import Place, check_place, claimed, copies_of, remove_copies
 from stirred.data.problems import bad_plan
-from stirred.data.sources import PARQUET, READS, address_of, without_secret
+from stirred.data.sources import PARQUET, READS, address_of, is_read, without_secret
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, SPARK, Engine, Sources
 from stirred.mechanisms.protocol import Progress

@@ -10,17 +10,16 @@ from typing import Any, Final
 
 import polars as pl
 
-from stirred.data import exposed as exposure
+from stirred.data import uniqueness
 from stirred.data.codebook import Codebook
 from stirred.data.columns import ParquetColumns
-from stirred.data.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words
-from stirred.data.formulas import formula_doubts, unwritable
+from stirred.data.csv_text import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
 from stirred.data.place import check_place, sweep
 from stirred.data.problems import DataError, PlanError, bad_plan, listed, taken_names
 from stirred.data.steps import Count, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
-from stirred.data.uniqueness import Uniqueness
+from stirred.data.uniqueness import MOST_RECORDS, Uniqueness, counted, exact_tables, exposed_in_words
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms.protocol import Mechanism, Plan, PublicFile, Table, exposed_doubts, plan_doubts, plan_exposure
@@ -242,7 +241,7 @@ def _most_exposed(plan_file: PlanFile, ledger: Ledger | None) -> tuple[Fraction,
     """
     policy = None if ledger is None else ledger.policy
     stated = None if policy is None else policy.most_exposed
-    most, set_by = (exposure.MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
+    most, set_by = (uniqueness.MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
     own = plan_file.release.exposed_share
     if own is not None:
         strict = probability(own, where="exposed_share")

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.plain import PlainMechanism, PlainPlan, Probability, Settings
 from stirred.mechanisms.protocol import Fact

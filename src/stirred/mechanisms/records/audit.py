@@ -14,7 +14,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, as_text, issued_anew, rows_of, same_cells
 from stirred.data.codes import tells_records_apart
-from stirred.data.held_digest import held_digest
+from stirred.data.household_rows import held_digest
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.records.files import MOST_PERSONS, WITH_PERSONS
 from stirred.mechanisms.records.plan import SwapPlan

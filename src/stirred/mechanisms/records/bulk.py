@@ -19,11 +19,10 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, Codes, count, encode
-from stirred.data.columns import Columns
+from stirred.data.columns import Columns, RowRange, checksum_of, row_ranges, schema_of
 from stirred.data.frames import write_frame
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.pieces import RowRange, checksum_of, pieces_of, schema_of
 from stirred.data.problems import bad_plan
 from stirred.engines.codes import exchange_codes
 from stirred.engines.placed import PlacedTable, place_rows, same_rows
@@ -75,7 +74,7 @@ def check_records(cluster: ClusterEngine, data: Microdata, plan: SwapPlan) -> No
 
 
 def _pieces(cluster: ClusterEngine, role: str) -> list[RowRange]:
-    return [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
+    return [*row_ranges(cluster.sources[role], most=PIECE_ROWS)]
 
 
 def _of_persons(data: Microdata) -> list[str]:

@@ -22,8 +22,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
 from stirred.data.column_doubts import SwapColumns, revealing_columns
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, PlanError, bad_plan, number
 from stirred.data.record_doubts import identifier_doubts

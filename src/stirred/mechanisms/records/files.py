@@ -20,11 +20,9 @@ import polars as pl
 from stirred.data.codes import Coded, Codes, count, counted
 from stirred.data.columns import select
 from stirred.data.frames import ROWS_IN_ONE_FILE
-from stirred.data.held_digest import held_digest
-from stirred.data.household_rows import household_rows
+from stirred.data.household_rows import held_digest, household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.packed import Packed
-from stirred.data.packed_persons import PackedPersons
+from stirred.data.packed import Packed, PackedPersons
 from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile, ReleasedColumns
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import OWN_COLUMNS

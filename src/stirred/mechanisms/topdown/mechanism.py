@@ -20,8 +20,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings, checksum
 from stirred.data.codebook import Codebook
 from stirred.data.frames import write_frame
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, columns_beside
+from stirred.data.microdata import Microdata, as_microdata, columns_beside
 from stirred.data.problems import bad_plan
 from stirred.data.record_doubts import repeated_ids
 from stirred.engines.local import LocalEngine

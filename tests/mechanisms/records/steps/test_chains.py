@@ -15,7 +15,7 @@ from stirred.mechanisms.records.laws.mallows import mallows_weights
 from stirred.mechanisms.records.laws.shuffle import shuffle_epsilon, shuffle_weights
 from stirred.mechanisms.records.steps.response import perturbed_before, response
 from stirred.mechanisms.records.steps.two_stage import stage, staged_epsilon
-from stirred.mechanisms.tables.noise.checks import truncated_geometric
+from stirred.mechanisms.tables.noise.mechanism import truncated_geometric
 from stirred.spec.exact import Exact, ln
 from stirred.spec.law import Law
 from stirred.spec.swap_budget import derangements, psa_sharp_epsilon

@@ -14,8 +14,9 @@ import pytest
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
-from stirred.mechanisms.tables.cellkey.perturbation import KeyFile, Keys, Magnitude
+from stirred.mechanisms.tables.cellkey.perturbation import Magnitude
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
 
@@ -323,5 +324,5 @@ def test_expected_errors_are_those_of_the_table() -> None:
     with pytest.raises(PlanError, match="publish no margins"):
         mechanism.expected_error(people(), variables=["county"], source="margins")
     swapped = CellKey(ptable=TABLE, tables=[["county", "sex"]], after={"swap": ["county"], "rate": "1/2"})
-    with pytest.raises(PlanError, match="a swap and cell keys together have no closed form"):
+    with pytest.raises(PlanError, match="a swap and cell-key perturbation together have no closed form"):
         swapped.expected_error(people(), variables=["county"], source="this-data")
