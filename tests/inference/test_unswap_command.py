@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from stirred.cli.unswap import unswap
 from stirred.spec.problems import StirredError
-from tests.release.bundles import SWAP, households, persons, stirred
+from tests.world import SWAP, households, persons, stirred
 
 app = typer.Typer()
 app.command()(unswap)

@@ -17,9 +17,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import doubt_rows
 from stirred.release.advice import RESTS_ON, Advice, propose
 from stirred.release.choices import CHOOSING, candidates
-from stirred.release.plan_file import planned
-from stirred.release.plan_sections import PlanFile
-from stirred.release.plan_writing import write_plan
+from stirred.release.plan_file import PlanFile, plan_from, write_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.scan import problems_of
 from stirred.spec.brief import promise_rows
@@ -109,9 +107,9 @@ def write_options(prepared: Prepared, path: Path) -> None:
     if prepared.ledger is not None:
         what, remedy = "the place of a ledger is not written", "leave it out, and add it to the plan"
         raise bad_plan(what, where="--ledger", remedy=remedy)
-    if {*prepared.planned.plan.release.accept} - {doubt.name for doubt in prepared.doubts if doubt.refuses}:
+    if {*prepared.plan_file.release.accept} - {doubt.name for doubt in prepared.doubts if doubt.refuses}:
         prepared.refuse()
-    write_plan(prepared.planned.plan, path, remarks=["The options of `stirred plan`, as a plan."])
+    write_plan(prepared.plan_file, path, remarks=["The options of `stirred plan`, as a plan."])
 
 
 def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options: Options, path: Path) -> PlanFile:
@@ -123,8 +121,8 @@ def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options
         table=list(dict.fromkeys((*margins, *(options.table or ())))),
         out=Path(f"{path.stem}-bundle"),
     )
-    content = told.planned().plan.model_dump(exclude_defaults=True)
-    return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
+    content = told.planned().model_dump(exclude_defaults=True)
+    return plan_from({**content, "mechanism": section}, source=str(path), folder=Path())
 
 
 def _show(advice: Advice, accepted: Sequence[Doubt], *, verbose: bool) -> None:

@@ -189,14 +189,14 @@ def _faced(
 
     from stirred.data.place import claimed
     from stirred.randomness.entropy import Entropy
-    from stirred.release.trial import trial_draw
+    from stirred.release.rehearsal import draw_without_release
     from stirred.risk.attacks import attack_draw, plan_risk
     from stirred.risk.subject import Subject
 
     found = []
     for each in prepared:
         truth = Subject(
-            name=each.planned.source,
+            name=each.plan_file.source,
             data=each.data,
             specification=each.plan.specification,
             exchanged=each.mechanism.areas,
@@ -206,12 +206,12 @@ def _faced(
         one = plan_risk(truth)
         if asked is not None:
             # On the custodian's own disk, for its owner alone; the next run there sweeps what a killed one left.
-            folder = each.planned.folder if beside is None else beside.parent
+            folder = each.plan_file.folder if beside is None else beside.parent
             own = folder if os.access(folder, os.W_OK | os.X_OK) else Path(gettempdir())
             with claimed(own / f"stirred-compare-{os.getpid()}") as place:
                 levels = [(name, asked.learn[0]) for name in dict.fromkeys((*each.mechanism.areas, *asked.area))]
                 bundle, attack = place.folder / "draw", place.folder / "attack"
-                trial_draw(each, bundle, Entropy.from_seed("stirred compare"), progress=progress)
+                draw_without_release(each, bundle, Entropy.from_seed("stirred compare"), progress=progress)
                 drawn = attack_draw(bundle, truth, asked, folder=attack, tables=tables or levels, progress=progress)
             one = replace(one, drawn=drawn)
         found.append(one)

@@ -209,8 +209,8 @@ def verify(
     Exits with 1 at the first break.
     """
     from stirred.cli.ledger_shown import show_verification
+    from stirred.release.ledger.account import verify_store
     from stirred.release.ledger.store import store_at
-    from stirred.release.ledger.verify import verify_store
 
     found = verify_store(store_at(ledger), head=head)
     show_verification(found, as_json=json)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from stirred.cli.output import bullets, emit, emit_json, facts, five, heading, paragraph, picked, step_facts, table
 from stirred.data.problems import number
-from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.policy import left
-from stirred.release.ledger.row import by_part
+from stirred.release.ledger.row import by_part, numbers
 from stirred.spec.document import to_document
 from stirred.spec.explain import explain
 
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stirred.release.ledger import Entry, Ledger, Total
-    from stirred.release.ledger.entry import Event
+    from stirred.release.ledger.account import Verification
     from stirred.release.ledger.policy import Policy, PolicyChange
     from stirred.release.ledger.recover import Recovered
+    from stirred.release.ledger.row import Event
     from stirred.release.ledger.total import Aside, SummedEntries
-    from stirred.release.ledger.verify import Verification
 
 
 def show_entries(ledger: Ledger, *, as_json: bool) -> None:

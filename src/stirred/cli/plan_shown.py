@@ -20,13 +20,13 @@ from stirred.data.sources import local_path
 from stirred.data.uniqueness import EXPOSED
 from stirred.mechanisms.protocol import doubt_rows
 from stirred.release.advice import stronger
-from stirred.release.expectation import Expectation, expectations
-from stirred.release.fitting import Fit, fitting
+from stirred.release.choices import AllowedSetting, gentlest_allowed
 from stirred.release.ledger import OverLimitError, Total
-from stirred.release.ledger.entry import numbers as listed
+from stirred.release.ledger.row import numbers as listed
 from stirred.release.prepared import Prepared
 from stirred.release.run import remaining
 from stirred.release.scan import problems_of
+from stirred.release.tables import Expectation, expectations
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -209,7 +209,7 @@ def show_plan(
     """Print a plan in about ten lines, at length, or as JSON; ``written`` is the plan file that was made of it."""
 
     account, refusal = outlook(prepared)
-    fit = None if refusal is None else fitting(prepared)
+    fit = None if refusal is None else gentlest_allowed(prepared)
     problems = [*problems_of(prepared.refuse), *(() if refusal is None else refusal.problems)]
     rates, mechanism = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)], prepared.mechanism
     by_rate = mechanism.rate_losses(prepared.plan)
@@ -294,7 +294,7 @@ def _stronger(prepared: Prepared, written: Path | None) -> tuple[dict[str, Any] 
     if both is None:
         return None, []
     found, changed = both
-    source = written or Path(prepared.planned.source)
+    source = written or Path(prepared.plan_file.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"
     words = f"{found.name}: ε={found.epsilon.shown()} at equal change"
     values = {**picked(found, "name", "setting"), "changed": changed, **exactly(epsilon=found.epsilon)}
@@ -327,13 +327,13 @@ def outlook(prepared: Prepared) -> tuple[Total | None, OverLimitError | None]:
         return None, refusal
 
 
-def refusal_lines(fit: Fit | None) -> list[tuple[str, str]]:
+def refusal_lines(fit: AllowedSetting | None) -> list[tuple[str, str]]:
     """Say that the policy refuses, and which setting it would allow."""
     allowed = "no setting of this mechanism, all else equal" if fit is None else str(fit)
     return [("ledger", "REFUSED: its policy does not allow this release"), ("would fit", allowed)]
 
 
-def fit_out(fit: Fit | None) -> dict[str, Any] | None:
+def fit_out(fit: AllowedSetting | None) -> dict[str, Any] | None:
     """Return for JSON the setting that the policy would allow."""
     if fit is None:
         return None

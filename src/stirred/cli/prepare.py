@@ -28,7 +28,7 @@ def prepare(
     """
     from stirred.cli.swap_options import NOWHERE
     from stirred.release.plan_file import read_plan
-    from stirred.release.preparation import rehearsed
+    from stirred.release.reading import rehearsed
 
     done = rehearsed(read_plan(plan, out=Path(NOWHERE)), file)
     rows = [

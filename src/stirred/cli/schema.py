@@ -11,9 +11,9 @@ from stirred.cli.output import emit_json
 
 # Where the schema of each kind of file is made; `docs/_static/schemas/` publishes them.
 SCHEMAS: Final = {
-    "plan": "stirred.release.plan_sections",
+    "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
-    "policy": "stirred.release.ledger.policy_file",
+    "policy": "stirred.release.ledger.policy",
     "specification": "stirred.spec.document_schema",
 }
 

@@ -30,7 +30,7 @@ from stirred.cli.swap_options import (
 
 if TYPE_CHECKING:
     from stirred.release.ledger import Total
-    from stirred.release.plan_file import Planned
+    from stirred.release.plan_file import PlanFile
     from stirred.release.prepared import Prepared
 
 
@@ -159,7 +159,7 @@ def plan(
     """
     from stirred.cli.advice_shown import Wished, show_advice, show_choices, write_options
     from stirred.cli.plan_shown import expected_errors, show_plan
-    from stirred.release.lake import at_hand
+    from stirred.release.engine import at_hand
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
 
@@ -306,7 +306,7 @@ def resume(
     The same files and the kept key make the same release, under the same entry of the ledger.
     """
     from stirred.cli.plan_shown import ledger_facts, resumed_account
-    from stirred.release.resume import resume as finish
+    from stirred.release.run import resume as finish
 
     with _notes_said(), shown_progress(quiet=quiet or json) as progress:
         bundle = finish(out, ledger=ledger, engine=engine, master=master, progress=progress)
@@ -325,7 +325,7 @@ def resume(
 
 
 @contextmanager
-def _notes_said(planned: Planned | None = None) -> Iterator[None]:
+def _notes_said(planned: PlanFile | None = None) -> Iterator[None]:
     """Say on an interrupt what becomes of the draw; without a ledger, that nothing is kept of it."""
     try:
         yield
@@ -337,8 +337,8 @@ def _notes_said(planned: Planned | None = None) -> Iterator[None]:
         raise
 
 
-def _run(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool, as_json: bool) -> None:
-    from stirred.release.lake import at_hand
+def _run(planned: PlanFile, *, seed: str | None, verbose: bool, quiet: bool, as_json: bool) -> None:
+    from stirred.release.engine import at_hand
 
     with (
         _notes_said(planned),
@@ -347,7 +347,7 @@ def _run(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool, as_j
         _carry_out(here, seed=seed, verbose=verbose, quiet=quiet, as_json=as_json)
 
 
-def _carry_out(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool, as_json: bool) -> None:
+def _carry_out(planned: PlanFile, *, seed: str | None, verbose: bool, quiet: bool, as_json: bool) -> None:
     from stirred.cli.plan_shown import account_of, doubt_facts, five_answers, ledger_facts, numbers, say_doubts
     from stirred.randomness.entropy import Entropy
     from stirred.release.prepared import prepare
@@ -419,7 +419,7 @@ def run_command(context: typer.Context, prepared: Prepared) -> str:
     told = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     given = {name: context.params[name] for name in told}
     if given["file"].suffix == ".toml":
-        nowhere = prepared.planned.out == NOWHERE.absolute()
+        nowhere = prepared.plan_file.out == NOWHERE.absolute()
         where = [word for name in ("engine", "master") if name in given for word in (f"--{name}", given[name])]
         return shlex.join(["stirred", "release", str(given["file"]), *(["--out", FOLDER] if nowhere else []), *where])
     if has_rate(prepared.mechanism.name):

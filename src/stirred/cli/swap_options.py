@@ -20,7 +20,7 @@ from stirred.cli.options import Names, Place, Text, opt
 
 if TYPE_CHECKING:
     from stirred.mechanisms.protocol import Settings
-    from stirred.release.plan_file import Planned
+    from stirred.release.plan_file import PlanFile
 
 
 def _registered(name: str | None) -> str | None:
@@ -245,12 +245,11 @@ class Options:
             raise bad_plan(what, where="--set", remedy=f"leave one of them out, such as --set {twice[0]}=...")
         return {**found, **others}
 
-    def planned(self) -> Planned:
+    def planned(self) -> PlanFile:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
         from stirred.mechanisms.registry import mechanism_class
-        from stirred.release.plan_file import planned
-        from stirred.release.plan_sections import MechanismSection
+        from stirred.release.plan_file import MechanismSection, plan_from
         from stirred.spec.problems import Problem, StirredError
         from stirred.spec.spelling import crossed
 
@@ -287,7 +286,7 @@ class Options:
         for key in ("stage", "post_imputation"):
             if (value := getattr(self, key)) is not None:
                 content["data"][key] = value
-        return planned(content, source=SOURCE, folder=Path())
+        return plan_from(content, source=SOURCE, folder=Path())
 
 
 def given_settings(texts: Sequence[str], model: type[Settings]) -> dict[str, Any]:
