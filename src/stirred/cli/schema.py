@@ -14,7 +14,7 @@ SCHEMAS: Final = {
     "plan": "stirred.release.plan_sections",
     "codebook": "stirred.data.codebook_file",
     "policy": "stirred.release.ledger.policy_file",
-    "specification": "stirred.spec.document_schema",
+    "specification": "stirred.spec.document",
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
+from stirred.spec.block import Block
 from stirred.spec.problems import as_given
 
 
@@ -168,6 +169,8 @@ def _tags(model: type[BaseModel]) -> Iterator[str]:
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
+    elif isinstance(annotation, type) and issubclass(annotation, Block):
+        yield annotation.shape()
     for inner in get_args(annotation):
         yield from _models(inner)
 

@@ -15,8 +15,7 @@ from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED, Event, entry_names, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
 from stirred.spec.accepted import MORE_RUNS
-from stirred.spec.document import account_in
-from stirred.spec.document_schema import AccountDocument
+from stirred.spec.document import AccountDocument, account_in
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import Problem
 from stirred.spec.reliance import OneRun

@@ -14,7 +14,7 @@ from stirred.data.natural import sort_naturally
 from stirred.data.table_labels import label_columns
 from stirred.report.page import shown_alone
 from stirred.report.readme import Readme
-from stirred.spec.document_schema import AccountDocument
+from stirred.spec.document import AccountDocument
 from stirred.spec.markdown import raw
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.render import to_markdown

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
+from stirred.spec.block import Block
 from stirred.spec.invariant import ALL
 from stirred.spec.problems import Problem, SpecificationError, wrong
 
@@ -26,7 +27,7 @@ _AFTER_IMPUTATION: Final = {"edited-file": True, "raw-responses": False, "transm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(Block):
     """The set of datasets that could have been the input, and at which stage of their life.
 
     ``dataset`` says in words what a dataset is. ``record_types``, ``columns`` and ``prepared`` say what a release looks
@@ -41,12 +42,18 @@ class Domain:
     'the file after coding, editing and imputation'
     """
 
+    in_file: ClassVar = ("name", "dataset", "stage", "record_types", "columns", "prepared", "name_is_stated")
+    left_out: ClassVar = ("columns", "prepared", "name_is_stated")
+    needed: ClassVar = ("stage",)
+
     name: str
     dataset: str
     stage: str = AS_GIVEN
     record_types: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    prepared: tuple[tuple[str, str], ...] = ()
+    prepared: Annotated[
+        tuple[tuple[str, str], ...], "columns that were made coarser before, record by record, and how"
+    ] = ()
     datasets: tuple[Hashable, ...] | None = field(default=None, compare=False, repr=False)
     identity: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
@@ -71,6 +78,12 @@ class Domain:
         """
         words = f"the confidential file '{name}'"
         return cls(name=name, dataset=words, stage=stage, record_types=record_types, columns=columns)
+
+    @classmethod
+    def from_file(cls, facts: dict[str, Any], computed: dict[str, Any]) -> Self:
+        """Return the domain; that its name is stated, and not that of a file, only the file itself can say."""
+        stated = file_identity(name=facts["name"]) if computed.get("name_is_stated") else frozenset[str]()
+        return cls(**facts, identity=stated)
 
     @property
     def whole(self) -> Domain:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from stirred.spec.enclosure import Enclosure, TooCoarseError
 from stirred.spec.number_text import decimal_text, formula_text, places_for, rounded_up
-from stirred.spec.problems import Problem, SpecificationError, wrong
+from stirred.spec.problems import Problem, SpecificationError, refusal, wrong
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
 
 _FIRST_DIGITS: Final = 34
 _MOST_DIGITS: Final = 1_200
@@ -52,6 +55,11 @@ class Exact:
         from stirred.spec.expression import parse  # it builds numbers of this module
 
         return parse(text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
+        """Read numbers of a file exactly, wherever a pydantic model has a field of this type."""
+        return number_schema(exact)
 
     @property
     def is_infinite(self) -> bool:
@@ -188,6 +196,23 @@ def exact(value: Exact | int | Fraction | str | Decimal | float) -> Exact:
     if isinstance(value, Decimal):
         return exact(str(value))
     return Exact("rational", Fraction(value))
+
+
+def number_schema(read: Callable[[Any], Exact | Fraction]) -> CoreSchema:
+    """Return how pydantic reads a number of a file: a text or number as it stands there, never through a double."""
+    from pydantic_core import PydanticCustomError, core_schema
+
+    def checked(value: Any) -> Exact | Fraction:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal, Fraction, Exact)):
+            raise PydanticCustomError("number_type", "a number")
+        try:
+            return read(value)
+        except SpecificationError as error:
+            raise refusal(replace(problem, where="") for problem in error.problems) from None
+
+    given = core_schema.union_schema([core_schema.str_schema(), core_schema.float_schema()])
+    text = core_schema.to_string_ser_schema()
+    return core_schema.no_info_plain_validator_function(checked, json_schema_input_schema=given, serialization=text)
 
 
 ZERO: Final = Exact("rational", Fraction(0))

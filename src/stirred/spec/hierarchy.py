@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
+from stirred.spec.block import Block
 from stirred.spec.problems import wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hierarchy:
+class Hierarchy(Block):
     """A chain of levels from the finest to the coarsest, each value lying inside one value of the next.
 
     ``geographic`` says whether these are places, or classes of a characteristic such as age groups.
@@ -18,9 +20,11 @@ class Hierarchy:
     (True, False)
     """
 
-    name: str
-    levels: tuple[str, ...]
-    geographic: bool = True
+    in_file: ClassVar = ("name", "levels", "geographic")
+
+    name: Annotated[str, "what the hierarchy is called"]
+    levels: Annotated[tuple[str, ...], "the levels, the finest first"]
+    geographic: Annotated[bool, "whether the levels are areas"] = True
 
     def __post_init__(self) -> None:
         if len(self.levels) < 2 or len(set(self.levels)) != len(self.levels):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
+from stirred.spec.block import Block
 from stirred.spec.distances import DISTANCES, Row, records, same_columns
 from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.problems import wrong
@@ -33,7 +34,7 @@ _OWN: Final = ("d_r", "d_Given")  # a relation, and a distance, that ``relation`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputPremetric:
+class InputPremetric(Block):
     """A distance between datasets, counting records of one ``unit``; it can be computed.
 
     ``name`` is ``d_HamS`` (unordered Hamming, Eq. 3.1), ``d_Ham`` (ordered Hamming), ``d_SymDiff``
@@ -54,14 +55,22 @@ class InputPremetric:
     Exact('inf')
     """
 
-    name: str
-    unit: str
-    post_imputation: bool | None = None
-    within: int | None = None
-    relation: str | None = None
-    table: Table = ()
-    directed: bool = False
-    closure: bool = False
+    in_file: ClassVar = (
+        "name", "unit", "post_imputation", "bounded", "within", "relation", "table", "directed", "closure",
+    )  # fmt: skip
+    choices: ClassVar = {"name": (*_KINDS, *_OWN)}
+    left_out: ClassVar = ("post_imputation", "within", "relation", "table", "directed", "closure")
+
+    name: Annotated[str, "how two datasets are compared, such as d_HamS: by the number of changed records"]
+    unit: Annotated[str, "what a record stands for, such as person or household"]
+    post_imputation: Annotated[
+        bool | None, "whether a unit is a record after imputation; left out where nothing says so"
+    ] = None
+    within: Annotated[int | None, "the largest distance that is compared; left out, any"] = None
+    relation: Annotated[str | None, "for d_r: which datasets are neighbours, in words"] = None
+    table: Annotated[Table, "for d_Given: pairs of datasets by label and their distance; others are not compared"] = ()
+    directed: Annotated[bool, "whether a listed distance holds in its own direction only"] = False
+    closure: Annotated[bool, "whether shortest paths through neighbours count instead"] = False
     related: Callable[[Any, Any], bool] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
+from stirred.spec.block import Block
 from stirred.spec.enclosure import Enclosure
 from stirred.spec.exact import INFINITE, ZERO, Exact, add_up, exact, largest, ln, sqrt
 from stirred.spec.given_numbers import probability
@@ -43,7 +44,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputPremetric:
+class OutputPremetric(Block):
     """A distance between the output laws of two datasets; it can be computed on finite laws.
 
     Names: ``D_Mult`` (pure DP), ``D_Max`` (the same, one way), ``D_Mult^delta`` (approximate; needs ``delta``),
@@ -60,10 +61,14 @@ class OutputPremetric:
     Exact('ln(2)')
     """
 
+    in_file: ClassVar = ("name", "delta", "order", "curve")
+    choices: ClassVar = {"name": tuple(KINDS)}
+    left_out: ClassVar = ("order", "curve")
+
     name: str
     delta: Fraction = Fraction(0)
     order: Fraction | None = None
-    curve: TradeOff | None = None
+    curve: Annotated[TradeOff | None, "for D_Tr: size and power of the best test, at the corners of the curve"] = None
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:

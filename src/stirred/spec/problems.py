@@ -9,7 +9,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pydantic_core import PydanticCustomError
 
 # A setting as an option, with the value that ends its clause. What stands in backquotes is a command, to be typed.
 _OPTION: Final = re.compile(
@@ -176,6 +179,16 @@ def wrong(what: str, *, where: str, remedy: str = "") -> SpecificationError:
 def refused(what: str, *, where: str, remedy: str = "", kind: type[Problem] = Problem) -> ConversionRefusedError:
     """Return (not raise) the refusal of one request."""
     return ConversionRefusedError([kind(what=what, where=where, remedy=remedy)])
+
+
+REFUSED: Final = "refused"  # the type of a validation error that holds problems of ours
+
+
+def refusal(problems: Iterable[Problem]) -> PydanticCustomError:
+    """Return problems of ours as an error of pydantic, whose validation goes on and reports all that it finds."""
+    from pydantic_core import PydanticCustomError
+
+    return PydanticCustomError(REFUSED, "it is refused", {"problems": tuple(problems)})
 
 
 @contextmanager

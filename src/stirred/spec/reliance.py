@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
+from stirred.spec.block import Block
 from stirred.spec.invariant import Margin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneRun:
+class OneRun(Block):
     """The release is the only run of its plan."""
 
-    kind: ClassVar = "one-run"  # in files
+    in_file: ClassVar = ("kind",)
+
+    kind: ClassVar = "one-run"
     about: ClassVar = ""  # in names of doubts, after the entries
 
     @property
@@ -22,15 +25,17 @@ class OneRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unpublished:
+class Unpublished(Block):
     """The true counts of ``figure`` are published nowhere.
 
     >>> Unpublished(figure=Margin(of="household", variables=("tenure",))).words
     'the true counts of tenure are published nowhere else'
     """
 
+    in_file: ClassVar = ("kind", "figure")
+
     kind: ClassVar = "unpublished"
-    figure: Margin
+    figure: Annotated[Margin, "the counts"]
 
     @property
     def about(self) -> str:
@@ -44,15 +49,18 @@ class Unpublished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeysAlone:
+class KeysAlone(Block):
     """The record keys, in ``column``, are used for this release alone: in another one noise would not be independent.
 
     Entries of earlier versions do not say which column it is.
     """
 
+    in_file: ClassVar = ("kind", "column")
+    left_out: ClassVar = ("column",)
+
     kind: ClassVar = "keys-alone"
     about: ClassVar = "record-keys"
-    column: str = ""
+    column: Annotated[str, "the column that has them, where it is stated"] = ""
 
     @property
     def words(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stirred.spec.document_schema import AccountDocument
+from stirred.spec.document import AccountDocument
 from stirred.spec.explain import explain
 from stirred.spec.invariant import plural
 from stirred.spec.markdown import code, plain

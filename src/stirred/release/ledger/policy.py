@@ -16,8 +16,6 @@ from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.samples import UNSTATED
 from stirred.release.ledger.total import Total
 from stirred.spec.compose import UnitFactor
-from stirred.spec.document_blocks import input_premetric_of, multiverse_of
-from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
@@ -104,8 +102,7 @@ class Policy:
             stated = document.invariants
             acceptable = None
             if stated is not None and stated.acceptable != "any":
-                fixed = MultiverseDocument(invariants=stated.acceptable, hierarchies=stated.hierarchies)
-                acceptable = multiverse_of(fixed)
+                acceptable = Multiverse(invariants=tuple(stated.acceptable), hierarchies=tuple(stated.hierarchies))
             limits = tuple(_limit(limit) for limit in document.limits)
             share = document.exposed_share
             exposed = None if share is None else probability(share, where="exposed_share")
@@ -404,7 +401,7 @@ def _limit(document: LimitDocument) -> Limit:
     with placed(where):
         units = tuple(UnitFactor(**dict(unit)) for unit in document.units)
         copies = None if document.copies is None else Copies(**dict(document.copies))
-        distances = tuple(d if isinstance(d, str) else input_premetric_of(d) for d in document.distances)
+        distances = tuple(document.distances)
         changed = {name: to for name, to in CHANGED.items() if name not in distances}
         currency = Currency(
             unit=document.unit,

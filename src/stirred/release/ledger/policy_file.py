@@ -9,16 +9,10 @@ from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
 from stirred.release.ledger.row import StrictFacts
-from stirred.spec.document import invariant_out
-from stirred.spec.document_schema import (
-    HierarchyDocument,
-    InequalityDocument,
-    InputPremetricDocument,
-    MarginDocument,
-    NamedDocument,
-)
-from stirred.spec.invariant import Invariant
-from stirred.spec.problems import Problem, place_of
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Inequality, Invariant, Margin, Named
+from stirred.spec.problems import REFUSED, Problem, place_of
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
 Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
@@ -63,7 +57,7 @@ class LimitDocument(StrictFacts):
     units: list[UnitDocument] = Field(default=[], description="Factors between units, where releases have other ones.")
     distances: list[
         Annotated[
-            _Further | Annotated[InputPremetricDocument, Tag("own")],
+            _Further | Annotated[InputPremetric, Tag("own")],
             Discriminator(lambda value: "name" if isinstance(value, str) else "own"),
         ]
     ] = Field(
@@ -77,7 +71,7 @@ class LimitDocument(StrictFacts):
     )
 
 
-Acceptable = list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
+Acceptable = list[Annotated[Margin | Named | Inequality, Field(discriminator="kind")]]
 
 
 class InvariantsDocument(StrictFacts):
@@ -87,7 +81,7 @@ class InvariantsDocument(StrictFacts):
         Annotated[Acceptable, Tag("list")] | Annotated[Literal["any"], Tag("any")],
         Discriminator(lambda value: "any" if isinstance(value, str) else "list"),
     ] = Field(description='Invariants, or "any" if you look at the invariants of every release yourself.')
-    hierarchies: list[HierarchyDocument] = Field(
+    hierarchies: list[Hierarchy] = Field(
         default=[], description="Levels that nest, the finest first; they decide what follows from what."
     )
 
@@ -121,14 +115,16 @@ def policy_document(data: Any, *, source: str) -> PolicyDocument:
         return PolicyDocument.model_validate(data)
     except ValidationError as error:
         told = told_once(error.errors(include_url=False), PolicyDocument)
-        raise LedgerError([_problem(detail, source, hint) for detail, hint in told]) from None
+        raise LedgerError([problem for detail, hint in told for problem in _problems(detail, source, hint)]) from None
 
 
 # Parts of a place that name a branch of our models, and no key of the file.
 _BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int", "name", "own"})
 
 
-def _problem(detail: Any, source: str, hint: str) -> Problem:
+def _problems(detail: Any, source: str, hint: str) -> list[Problem]:
+    if detail["type"] == REFUSED:
+        return [problem.inside(source) for problem in detail["ctx"]["problems"]]
     place = place_of(part for part in detail["loc"] if part not in _BRANCHES)
     if detail["type"] == "extra_forbidden":
         what = f"there is no setting called {detail['loc'][-1]}"
@@ -140,7 +136,7 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
     else:
         given = repr(detail.get("input"))
         what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
-    return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)
+    return [Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)]
 
 
 def invariant_toml(invariant: Invariant) -> str:
@@ -152,12 +148,7 @@ def invariant_toml(invariant: Invariant) -> str:
     """
     from stirred.data.codebook import toml_value
 
-    return toml_value(_stated(invariant_out(invariant)))
-
-
-def _stated(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what is neither empty nor computed."""
-    return {k: _stated(v) if isinstance(v, dict) else v for k, v in facts.items() if v and k != "words"}
+    return toml_value({key: value for key, value in invariant.plain(brief=True).items() if value})
 
 
 def json_schema() -> dict[str, Any]:
