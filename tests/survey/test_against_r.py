@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.tables.query import Integers, Perturbation
 from stirred.survey.estimates.mechanism import SurveyEstimates
 
 HERE = Path(__file__).parent / "r"  # survey.R made the files, and wrote what R says
@@ -26,7 +27,7 @@ VALUES: dict[str, list[str | int]] = {
 
 def design_of(columns: str) -> dict[str, Any]:
     named = dict(word.split("=") for word in columns.split())
-    lists = {name: named[name].split(",") for name in ("ids", "strata", "fpc") if name in named}
+    lists: dict[str, Any] = {name: named[name].split(",") for name in ("ids", "strata", "fpc") if name in named}
     return {**lists, **{name: named[name] for name in ("weights",) if name in named}, "nest": "nest" in named}
 
 
@@ -38,6 +39,11 @@ def asked(*, of_strata: bool) -> list[dict[str, Any]]:
     domains = [{**each[0], "by": ["sex", "job"]}, {**each[3], "by": ["sex", "job"]}]
     strata = [{**each[3], "by": ["h"]}] if of_strata else []  # the design fixes what these means are divided by
     return [*each, ratio, {"kind": "table", "by": ["sex", "job"]}, *domains, *strata]
+
+
+def as_it_is(query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
+    """Answer without noise."""
+    return true
 
 
 def without_noise(file: str, columns: str) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -54,7 +60,7 @@ def without_noise(file: str, columns: str) -> dict[tuple[str, str, str], dict[st
         replace(each, queries={role: replace(query, step=Fraction(1, 10**9)) if role in ROUNDED else query
                                for role, query in each.queries.items()}) for each in plan.estimates
     ]  # fmt: skip
-    found = survey.answered(data, replace(plan, estimates=tuple(finely)), lambda _, true: true, lambda *_: None)
+    found = survey.answered(data, replace(plan, estimates=tuple(finely)), as_it_is, lambda *_: None)
     rows = found["estimates"].rows(named=True)
     return {(row["kind"], "y/x" if row["kind"] == "ratio" else row["variable"], _domain(row)): row for row in rows}
 

@@ -38,7 +38,7 @@ from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism, ReleasedColumns
 from stirred.release.rewriting import Rewriting
-from stirred.report.page import unshown
+from stirred.report.page_reader import unshown
 from stirred.report.readme import WEAK_POINTS, Readme
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import account_in, mechanism_in, to_json
