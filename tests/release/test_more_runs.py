@@ -18,8 +18,7 @@ from stirred.release.resume import resume
 from stirred.release.run import run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, Specification
 from tests.release.bundles import households, stirred
 
 

@@ -20,7 +20,7 @@ from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec import compose
 from stirred.spec.document import from_json, to_json
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.number_text import percent
 from tests.release.bundles import households, persons, stirred
 

@@ -26,10 +26,10 @@ from stirred.spec import (
     SpecificationError,
     UnitFactor,
     catalogue,
-    noise_price,
     price,
 )
 from stirred.spec.invariant import Invariant
+from stirred.spec.prices import noise_price
 
 GEOGRAPHY = Hierarchy(name="geography", levels=("block", "state"))
 STATES = Margin(of="person", level="state")

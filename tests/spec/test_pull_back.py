@@ -30,9 +30,9 @@ from stirred.spec import (
     exact,
     pull_back,
 )
+from stirred.spec.convert import REFUSED, STEPS
 from stirred.spec.document import from_json, to_json
-from stirred.spec.explain import explain
-from stirred.spec.pull_back import REFUSED, STEPS
+from stirred.spec.explanation import explain
 
 File = tuple[Any, ...]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from stirred.spec import PURE, Budget, Domain, InputPremetric, OutputPremetric, Specification
 from stirred.spec import catalogue as published
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.render import to_markdown, to_registry
 from tests.spec.strategies import FEW, specification, specifications
 

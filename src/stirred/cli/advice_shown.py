@@ -22,9 +22,8 @@ from stirred.release.plan_sections import PlanFile
 from stirred.release.plan_writing import write_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.scan import problems_of
-from stirred.spec.brief import promise_rows
 from stirred.spec.doubts import Doubt, refuse_doubts
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain, promise_rows
 from stirred.spec.given_numbers import loss
 from stirred.spec.problems import StirredError
 

@@ -10,7 +10,7 @@ from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.policy import left
 from stirred.release.ledger.row import by_part
 from stirred.spec.document import to_document
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

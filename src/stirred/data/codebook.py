@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from stirred.data.hrc import CodeTree
 from stirred.data.problems import DataError, listed
 from stirred.data.sources import PLAIN, Dialect
-from stirred.spec.hierarchy import Hierarchy, check_agreement
+from stirred.spec.multiverse import Hierarchy, check_agreement
 from stirred.spec.problems import Problem, StirredError
 
 File = Literal["households", "persons"]

@@ -26,7 +26,7 @@ from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Dialect, read_text
 from stirred.data.spelling import meant, misshapen, near, told_once
 from stirred.spec.document import Strict
-from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
 
 _MOST_NAMES: Final = 5

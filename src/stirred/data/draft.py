@@ -15,7 +15,7 @@ from stirred.data.labelled import Labelled
 from stirred.data.natural import sorted_values
 from stirred.data.validate import as_text
 from stirred.data.whole import comma_columns, with_points
-from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.multiverse import Hierarchy
 
 MOST_CODES: Final = 60
 FEW: Final = 12

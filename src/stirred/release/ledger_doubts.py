@@ -10,10 +10,8 @@ from stirred.mechanisms.protocol import ReleasedTable
 from stirred.release.ledger import Entry, Ledger, Request
 from stirred.release.ledger.contradictions import Contradiction, entries_in_words
 from stirred.release.ledger.entry import COMMITTED, RESERVED, entry_names
-from stirred.spec.accepted import MORE_RUNS
-from stirred.spec.doubts import Doubt
-from stirred.spec.reliance import KeysAlone, OneRun
-from stirred.spec.specification import Specification
+from stirred.spec.doubts import MORE_RUNS, Doubt
+from stirred.spec.specification import KeysAlone, OneRun, Specification
 
 
 def ledger_doubts(

@@ -14,11 +14,10 @@ from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED, Event, entry_names, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
-from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.document import AccountDocument, account_in
-from stirred.spec.doubts import Doubt
+from stirred.spec.doubts import MORE_RUNS, Doubt
 from stirred.spec.problems import Problem
-from stirred.spec.reliance import OneRun
+from stirred.spec.specification import OneRun
 
 # What publishing adds to the public files where the ledger knows a sentence of theirs to be false.
 NOTICE: Final = "NOTICE.md"

@@ -15,10 +15,10 @@ from stirred.data.table_labels import label_columns
 from stirred.report.page_reader import shown_alone
 from stirred.report.readme import Readme
 from stirred.spec.document import AccountDocument
-from stirred.spec.markdown import raw
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
+from stirred.spec.text import raw
 
 
 class RewritingError(StirredError):

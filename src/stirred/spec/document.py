@@ -19,11 +19,9 @@ from stirred.spec.exact import Exact, compare_exact, exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Margin, Named
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.output_kinds import KINDS
-from stirred.spec.output_premetric import OutputPremetric
+from stirred.spec.output_premetric import KINDS, OutputPremetric
 from stirred.spec.problems import REFUSED, Problem, SpecificationError, as_given, place_of, placed, refusal, wrong
-from stirred.spec.reliance import KEYS_ALONE, KeysAlone, OneRun, Reliance, Unpublished
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import KEYS_ALONE, Flavor, KeysAlone, OneRun, Reliance, Specification, Unpublished
 
 SCHEMA_VERSION: Final = 1
 SCHEMA_ID: Final = "urn:stirred:specification:1"

@@ -33,7 +33,7 @@ class Domain(Block):
     ``dataset`` says in words what a dataset is. ``record_types``, ``columns`` and ``prepared`` say what a release looks
     at: files that differ only elsewhere are the same to it (:meth:`sees_no_more_than`). ``prepared`` says by column
     what was done to each record before the mechanism saw it, and by ``*`` what was done to the file
-    (:func:`stirred.spec.pull_back.pull_back`); columns and invariants are then those of the prepared file, and the
+    (:func:`stirred.spec.convert.pull_back`); columns and invariants are then those of the prepared file, and the
     datasets still those of the file as it was. ``datasets`` optionally lists all datasets, for audits on small
     examples. ``identity`` is what is known besides words about which file it is (:func:`file_identity`). The
     first is never written to a file, and of the second no checksum: it would let anyone test a guess of the whole file.

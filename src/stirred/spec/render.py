@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from stirred.spec.document import AccountDocument
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.invariant import plural
-from stirred.spec.markdown import code, plain
 from stirred.spec.specification import Specification
+from stirred.spec.text import code, plain
 
 
 def to_markdown(

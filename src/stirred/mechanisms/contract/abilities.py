@@ -16,7 +16,7 @@ from stirred.data.problems import bad_plan
 from stirred.mechanisms.contract.release import Progress
 from stirred.mechanisms.contract.shown import Grid, Picture
 from stirred.spec.exact import Exact
-from stirred.spec.rows import Row
+from stirred.spec.text import Row
 
 # ---- swaps --------------------------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ from stirred.data.problems import bad_plan
 from stirred.data.public_tables import ReleasedTable
 from stirred.data.uniqueness import Uniqueness
 from stirred.mechanisms.contract.release import PublicFile, ReleasedColumns
-from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
 from stirred.spec.exact import Exact
-from stirred.spec.rows import Row, rows_text
+from stirred.spec.explanation import promise_rows, published_exactly
 from stirred.spec.specification import Specification
+from stirred.spec.text import Row, rows_text
 
 # The one doubt of a plan that was made with ``doubts=False``: it is for comparing, and cannot be released.
 UNSEARCHED: Final = Doubt(

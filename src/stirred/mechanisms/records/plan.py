@@ -11,9 +11,9 @@ from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Fact, Plan
 from stirred.mechanisms.records.pages import plan_facts
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
-from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
 from stirred.spec.exact import Exact
+from stirred.spec.explanation import published_exactly
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
 

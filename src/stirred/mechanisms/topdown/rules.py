@@ -27,7 +27,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Sign, bl
 from stirred.mechanisms.topdown.settings import CountSettings
 from stirred.mechanisms.topdown.solve.problem import coarsens
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.specification import Specification

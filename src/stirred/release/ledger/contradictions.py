@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse, Verdict
-from stirred.spec.reliance import ONE_RUN, KeysAlone, Reliance, Unpublished
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, KeysAlone, Reliance, Specification, Unpublished
 
 PlanOf = Callable[[str], str]
 

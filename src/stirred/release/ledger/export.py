@@ -17,9 +17,9 @@ from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, StrictFact
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
 from stirred.release.ledger.verify import verify_rows
-from stirred.spec.markdown import plain
 from stirred.spec.problems import Problem, place_of
 from stirred.spec.render import to_markdown, to_registry
+from stirred.spec.text import plain
 
 FORMATS: Final = ("json", "opendp", "markdown")
 _NAME: Final = "stirred-ledger"

@@ -12,8 +12,7 @@ from stirred.release.ledger.policy import Policy
 from stirred.release.ledger.problems import bad_request
 from stirred.release.ledger.row import OpeningFacts, plan_in
 from stirred.release.ledger.total import Total, total
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,12 +15,12 @@ from stirred.release.ledger.policy_file import CHANGED, COUNTING, LimitDocument,
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.samples import UNSTATED
 from stirred.release.ledger.total import Total
-from stirred.spec.compose import UnitFactor
+from stirred.spec.composition import UnitFactor
 from stirred.spec.exact import Exact
+from stirred.spec.findings import empty
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, plural
-from stirred.spec.lint import empty
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate

@@ -9,9 +9,9 @@ from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
 from stirred.release.ledger.row import StrictFacts
-from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Invariant, Margin, Named
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import REFUSED, Problem, place_of
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.

@@ -14,7 +14,7 @@ from stirred.release.ledger.problems import LedgerError, bad_request
 from stirred.release.ledger.row import OpeningFacts, canonical
 from stirred.release.ledger.samples import Sampling, check_stated
 from stirred.release.ledger.total import total
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.document import to_document
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
 from stirred.spec.problems import StirredError

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.problems import bad_request
 from stirred.spec.budget import Budget, derived
-from stirred.spec.compose import FRESH, common_domain
+from stirred.spec.composition import FRESH, common_domain
 from stirred.spec.domain import AS_GIVEN, BEFORE_A_SAMPLE, Domain
 from stirred.spec.exact import Exact, add_up
 from stirred.spec.given_numbers import loss, probability

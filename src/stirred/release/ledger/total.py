@@ -10,11 +10,9 @@ from stirred.release.ledger.contradictions import Contradiction, PlanOf, contrad
 from stirred.release.ledger.currency import Currency, Summands, expressed
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.samples import by_sample
-from stirred.spec.compose import beside_others, compose
-from stirred.spec.derivation import Derivation
+from stirred.spec.composition import beside_others, compose
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.reliance import KeysAlone
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import Derivation, Flavor, KeysAlone, Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,7 @@ from stirred.spec.invariant import Invariant, Margin, Named, plural
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import placed
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import ONE_RUN, Flavor, Specification
 from stirred.survey.designs import SRSWOR, Design, design_from
 from stirred.survey.estimates import checks, draw, pictures, published, small
 from stirred.survey.estimates.classes import too_small

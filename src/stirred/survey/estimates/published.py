@@ -16,8 +16,8 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Fact, PublicFile, ReleasedColumns
 from stirred.mechanisms.tables.engine import TablePlan
-from stirred.spec.brief import figures
 from stirred.spec.exact import exact
+from stirred.spec.explanation import figures
 from stirred.spec.invariant import Margin
 from stirred.survey.estimates.classes import calibrate, centres, ratios
 from stirred.survey.estimates.draw import shares

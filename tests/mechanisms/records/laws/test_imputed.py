@@ -22,7 +22,7 @@ from stirred.release.expectation import expectations
 from stirred.release.tables import wanted_tables
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import ln
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import psa_sharp_epsilon
 from tests.mechanisms.records.oracles import files, loss_of_laws, psa_law

@@ -54,9 +54,8 @@ from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.rows import Row
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import ONE_RUN, Flavor, Specification
+from stirred.spec.text import Row
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
 _TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")

@@ -19,10 +19,10 @@ from stirred.mechanisms.protocol import Fact, Grid, Section, Typical
 from stirred.mechanisms.tables.cellkey.perturbation import identified, summed, whole_keys
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
 from stirred.mechanisms.tables.engine import TablePlan, audit_cells, audit_promise, audit_records, column_of
-from stirred.spec.brief import published_exactly
 from stirred.spec.convert import post_process
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import exact
+from stirred.spec.explanation import published_exactly
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification
 

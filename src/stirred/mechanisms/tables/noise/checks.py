@@ -45,9 +45,8 @@ from stirred.spec.exact import Exact, exact, exp
 from stirred.spec.law import Law
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.problems import wrong as wrong_setting
-from stirred.spec.shift_law import Noise, ShiftLaw
+from stirred.spec.shift_law import Noise, OutputLaw, ShiftLaw
 from stirred.spec.specification import Specification
-from stirred.spec.staged_law import OutputLaw
 
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables

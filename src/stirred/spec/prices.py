@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.compose import UnitFactor
+from stirred.spec.composition import UnitFactor
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.invariant import Invariant, Margin, the
