@@ -365,8 +365,10 @@ def _in_words(detail: Any, given: str) -> tuple[str, str]:
     kind = detail["type"]
     schema = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        tag, tags = detail["ctx"]["discriminator"].strip("'"), detail["ctx"].get("expected_tags", "")
-        return f"its {tag} is missing or unknown", f"write one of {tags}" if tags else f"add {tag}; {schema}"
+        known, tag = detail["ctx"], detail["ctx"]["discriminator"].strip("'")
+        if kind == "union_tag_not_found":
+            return f"the key '{tag}' is missing: it says which kind this is", schema
+        return f"there is no {tag} '{known['tag']}'", f"write one of {known['expected_tags']}"
     if kind.endswith("_type") or kind.endswith("_parsing"):
         a_list, an_object = "a list in [ ]", "an object in { }"
         wanted = {"string": "text in quotes", "int": "a whole number", "float": "a number", "number": "a number",

@@ -178,6 +178,8 @@ class OutputPremetric(Block):
         if (self.name == "D_Renyi") != (self.order is not None):
             missing = "D_Renyi without an order" if self.order is None else f"{self.name} has no order"
             raise wrong(missing, where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
+        if self.order is not None:
+            object.__setattr__(self, "order", Fraction(self.order))
         if self.order is not None and self.order <= 1:
             raise wrong(f"{self.order} is not above 1", where="output_premetric order", remedy="write a number above 1")
         self._check_curve()

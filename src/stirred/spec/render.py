@@ -29,7 +29,7 @@ def filled(template: str, *, of: str = "stirred.spec", **facts: Any) -> str:
 def _templates(package: str) -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    pages = Environment(  # noqa: S701: Markdown and YAML, whose signs the filters escape
+    pages = Environment(
         loader=PackageLoader(package),
         undefined=StrictUndefined,
         trim_blocks=True,
