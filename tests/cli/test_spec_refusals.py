@@ -53,7 +53,7 @@ def line(where: str, what: str, remedy: str) -> str:
     [
         ("a = ", "spec.toml: this is not TOML (Invalid value"),
         ("a = inf", 'spec.toml: this is not TOML (inf is not a number here; write "inf" in quotes for infinity)'),
-        ("schema_version = 1", "spec.toml domain: the key 'domain' is missing. Fix: add it."),
+        ("schema_version = 1", "spec.toml domain: 'domain' is missing. Fix: add it."),
     ],
 )
 def test_a_specification_in_toml_is_checked_as_strictly(refused: Refused, text: str, said: str) -> None:
@@ -97,15 +97,16 @@ FILES: list[tuple[bytes, list[tuple[str, str, str]]]] = [
                "write an object with domain, multiverse, input_premetric, output_premetric and budget")]),
 ]  # fmt: skip
 WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
-    ({"extra": 1}, [(" extra", "there is no key 'extra' here", "remove it, or check its spelling")]),
+    ({"extra": 1}, [(" extra", "there is no setting called 'extra'", "remove it, or check its spelling")]),
     ({"multiverse": {"invariants": [{"kind": "margn", "of": "x"}]}, "input_premetric": {"name": "d_HamS"}},
      [(" multiverse.invariants entry 1", "there is no kind 'margn'",
-       "write one of 'margin', 'named', 'inequality'"), (" input_premetric.unit", "the key 'unit' is missing", "add it")]),
+       "did you mean 'margin'? There are margin, named, inequality"),
+      (" input_premetric.unit", "'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
      [(" output_premetric name", "'D_Foo' is not an output premetric",
        "one of D_Mult, D_Max, D_Mult^delta, D_NoR, D_Renyi, D_GDP, D_TV, D_Tr, D_KL, D_H, D_chi2, D_W1")]),
     ({"budget": {"policy": {"value": "3/2"}}},
-     [(" budget.policy", "the key 'name' is missing: it says which kind this is", SCHEMA)]),
+     [(" budget.policy", "'name' is missing", f"add name: {SCHEMA}")]),
     ({"output_premetric": {"name": "D_Tr", "curve": [["0", "0"], ["1/2", "1/4"], ["1", "1"]]}},
      [(" output_premetric curve", "the curve bends upwards at size 1/2",
        "a mixture of two tests is a test: raise the power there to the straight line")]),

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.tables.query import Integers, Perturbation
 from stirred.survey.estimates.mechanism import SurveyEstimates
+from tests.mechanisms.tables.making import TrueAnswers
 
 HERE = Path(__file__).parent / "r"  # survey.R made the files, and wrote what R says
 EXPECTED = pl.read_csv(HERE / "expected.csv").with_columns(pl.col("variable", "domain").fill_null(""))
@@ -41,11 +41,6 @@ def asked(*, of_strata: bool) -> list[dict[str, Any]]:
     return [*each, ratio, {"kind": "table", "by": ["sex", "job"]}, *domains, *strata]
 
 
-def as_it_is(query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
-    """Answer without noise."""
-    return true
-
-
 def without_noise(file: str, columns: str) -> dict[tuple[str, str, str], dict[str, Any]]:
     """Return what would be published if no noise were drawn, and numbers were rounded to billionths."""
     design = design_of(columns)
@@ -60,7 +55,7 @@ def without_noise(file: str, columns: str) -> dict[tuple[str, str, str], dict[st
         replace(each, queries={role: replace(query, step=Fraction(1, 10**9)) if role in ROUNDED else query
                                for role, query in each.queries.items()}) for each in plan.estimates
     ]  # fmt: skip
-    found = survey.answered(data, replace(plan, estimates=tuple(finely)), as_it_is, lambda *_: None)
+    found = survey.answered(data, replace(plan, estimates=tuple(finely)), TrueAnswers(), lambda *_: None)
     rows = found["estimates"].rows(named=True)
     return {(row["kind"], "y/x" if row["kind"] == "ratio" else row["variable"], _domain(row)): row for row in rows}
 

@@ -98,9 +98,10 @@ def _short(name: str) -> str:
 
 def _stratum_audited(given: str | None) -> tuple[str, Any]:
     """Return the mechanism of this name, which may be its first word, if it can be audited on one stratum."""
-    from stirred.mechanisms.registry import DEFAULT, mechanism_class, names
+    from stirred.mechanisms.registry import DEFAULT, family, mechanism_class
 
-    known = {name: kind for name in names() if hasattr(kind := mechanism_class(name), "stratum_settings")}
+    swaps = {name: mechanism_class(name) for name in family()}
+    known = {name: kind for name, kind in swaps.items() if kind.family and kind.family.stratum_settings is not None}
     for name, kind in known.items():
         if (given or DEFAULT) in (name, _short(name)):
             return name, kind
@@ -116,7 +117,7 @@ def _setting(kind: Any, **given: str | None) -> dict[str, str]:
     """Return the settings that this mechanism has on a stratum; refuse missing ones and those it has not."""
     from stirred.spec.problems import Problem, SpecificationError
 
-    wanted = kind.stratum_settings
+    wanted = kind.family.stratum_settings
     problems = [
         Problem(what=f"{kind.title} has none", where=_option(name), remedy="leave the option out")
         for name, value in given.items()

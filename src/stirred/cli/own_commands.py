@@ -53,10 +53,7 @@ def _lazy(name: str) -> type[TyperGroup]:
                 own = typer.Typer(rich_markup_mode=None)
                 own.callback()(_nothing)
                 for command in commands_of(name):
-                    anything = {"ignore_unknown_options": True, "allow_extra_args": True} if command.gone else {}
-                    own.command(command.name, help=command.help, hidden=command.gone, context_settings=anything)(
-                        _as_function(command)
-                    )
+                    own.command(command.name, help=command.help)(_as_function(command))
                 self._built = typer.main.get_command(own).commands  # type: ignore[attr-defined]
             return self._built
 
@@ -144,7 +141,7 @@ def _hint(name: str, info: FieldInfo) -> Any:
         choices = get_args(kind) or get_args(info.annotation)
         return Annotated[str | None, opt(f"{typed} NAME", f"{described} One of {', '.join(map(str, choices))}.")]
     form = _mark(info, "form") or ("FILE" if kind is Path else "NUMBER" if kind in (int, float) else "TEXT")
-    return Annotated[str | None, opt(f"{typed} {form}", described, hidden=bool(_mark(info, "gone")))]
+    return Annotated[str | None, opt(f"{typed} {form}", described)]
 
 
 def _checked(model: type[BaseModel], given: dict[str, Any]) -> Any:
@@ -152,17 +149,19 @@ def _checked(model: type[BaseModel], given: dict[str, Any]) -> Any:
     from pydantic import ValidationError
 
     from stirred.data.problems import PlanError
+    from stirred.spec.misfits import misfits
     from stirred.spec.problems import Problem
 
     told = {name: value for name, value in given.items() if value is not None and value != []}
     try:
         return model.model_validate(told)
     except ValidationError as error:
-        problems = []
-        for detail in error.errors(include_url=False):
-            name = str((*detail["loc"], "options")[0]).rstrip("_").replace("_", "-")
-            message = str(detail["msg"]).removeprefix("Value error, ")
-            missing = detail["type"] == "missing"
-            what = "is needed" if missing else f"{detail.get('input')!r}: {message[:1].lower()}{message[1:]}"
-            problems.append(Problem(what=what, where=f"--{name}", remedy="see --help for what it takes"))
-        raise PlanError(problems) from None
+        found = misfits(error.errors(), told, model, remedy="see --help for what it takes", examples=False)
+        raise PlanError(
+            Problem(
+                what="is needed" if each.kind == "missing" else each.what,
+                where=f"--{str((*each.place, 'options')[0]).rstrip('_').replace('_', '-')}",
+                remedy="see --help for what it takes" if each.kind == "missing" else each.remedy,
+            )
+            for each in found
+        ) from None

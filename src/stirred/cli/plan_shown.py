@@ -18,7 +18,7 @@ from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
-from stirred.mechanisms.protocol import doubt_rows, tunable
+from stirred.mechanisms.protocol import doubt_rows
 from stirred.release.advice import StrongerMember, stronger
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
@@ -212,12 +212,16 @@ def show_plan(
     fit = None if refusal is None else fitting(prepared)
     problems = [*problems_of(prepared.refuse), *(() if refusal is None else refusal.problems)]
     rates, mechanism = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)], prepared.mechanism
-    curve = mechanism.losses(prepared.plan, rates)
+    by_rate = mechanism.rate_losses(prepared.plan)
+    curve = [] if by_rate is None else by_rate.losses(rates)
     target: dict[str, Any] = {}
     if epsilon is not None:
         with placed("--epsilon"):
-            wanted, tuned = loss(epsilon, where=""), tunable(mechanism)
-            both = [] if tuned is None else tuned.rates_reaching(prepared.plan, wanted)
+            wanted = loss(epsilon, where="")
+            if by_rate is None:
+                remedy = "leave it out, and change the settings that decide it"
+                raise bad_plan(f"no rate decides the loss of {mechanism.title}", where="", remedy=remedy)
+            both = by_rate.reaching(wanted)
         rates_in_words = {"target_rates": [rate for rate, _ in both], "usable_rates": [str(rate) for _, rate in both]}
         target = {"target_epsilon": epsilon, **rates_in_words} if both else {}
     better, better_shown = _stronger(prepared, written)

@@ -202,17 +202,16 @@ class Options:
 
     def _rate_for(self, epsilon: str) -> Fraction | None:
         """Return the gentlest rate that reaches a loss; None where nothing is lost at any rate."""
-        from stirred.mechanisms.protocol import tunable
         from stirred.release.prepared import prepare
         from stirred.spec.exact import ZERO
         from stirred.spec.given_numbers import loss
 
         prepared = prepare(replace(self, rate="1/2").planned())
         target = loss(epsilon, where="--epsilon")
-        tuned = tunable(prepared.mechanism)
-        if tuned is None or any(found == ZERO for _, found in tuned.losses(prepared.plan, [Fraction(0)])):
+        by_rate = prepared.mechanism.rate_losses(prepared.plan)
+        if by_rate is None or any(found == ZERO for _, found in by_rate.losses([Fraction(0)])):
             return None
-        return tuned.rate_reaching(prepared.plan, target)
+        return by_rate.gentlest(target)
 
     def with_own_epsilon(self, epsilon: str | None) -> Options:
         """Return the options with the loss, where it is a setting; refuse it where a rate decides, and say which."""
@@ -249,11 +248,11 @@ class Options:
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
-        from stirred.data.spelling import crossed
         from stirred.mechanisms.registry import mechanism_class
         from stirred.release.plan_file import planned
         from stirred.release.plan_sections import MechanismSection
         from stirred.spec.problems import Problem, StirredError
+        from stirred.spec.spelling import crossed
 
         words, section = InOptions(self.command), None
         problems: list[Problem] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
@@ -17,15 +16,16 @@ from stirred.spec.budget import Budget, ByUniverse, Constant, Derived, Free, Per
 from stirred.spec.domain import Domain, file_identity
 from stirred.spec.exact import Exact, compare_exact, exact
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Inequality, Margin, Named
+from stirred.spec.misfits import misfits, refusals
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import KINDS, OutputPremetric
-from stirred.spec.problems import REFUSED, Problem, SpecificationError, as_given, place_of, placed, refusal, wrong
+from stirred.spec.problems import Problem, SpecificationError, place_of, placed, refusal, wrong
 from stirred.spec.specification import KEYS_ALONE, Flavor, KeysAlone, OneRun, Reliance, Specification, Unpublished
 
 SCHEMA_VERSION: Final = 1
 SCHEMA_ID: Final = "urn:stirred:specification:1"
 M = TypeVar("M", bound=BaseModel)
+_SCHEMA: Final = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 # A loss as a double rounded up; decimals of a file arrive exactly.
@@ -259,7 +259,10 @@ def from_document(data: Any, *, source: str = "specification") -> Specification:
     try:
         document = SpecificationDocument.model_validate(data)
     except ValidationError as error:
-        raise SpecificationError(_problems(error, source)) from None
+        fits = misfits(error.errors(), data, SpecificationDocument, remedy=_SCHEMA, examples=False)
+        problems = [Problem(what=each.what, where=place_of(each.place), remedy=each.remedy) for each in fits]
+        problems += refusals(error.errors(), data)
+        raise SpecificationError(problem.inside(source) for problem in problems) from None
     budget = _budget_in(document.budget, document.output_premetric, source)
     # The ledger shows which file it is, in whatever words: its id is public, as a checksum of the file must never be.
     ledger = file_identity(ledger="" if document.account is None else document.account.ledger)
@@ -323,56 +326,3 @@ def _budget_in(document: BudgetDocument, output: OutputPremetric, source: str) -
 def _same(stated: str, own: str) -> bool:
     with placed("budget exact"):
         return compare_exact(exact(stated), exact(own)) == 0
-
-
-# Parts of a place that name one of several kinds that an entry or a number can be of, and no key of the file.
-_KINDS: Final = (
-    {"str", "int", "float", "literal['inf']"}
-    | {kind.kind for kind in (Margin, Named, Inequality, OneRun, Unpublished, KeysAlone)}
-    | {kind.name for kind in (Constant, Free, PermutationSwapping, ByUniverse, Derived)}
-)
-
-
-def _problems(error: ValidationError, source: str) -> list[Problem]:
-    problems: list[Problem] = []
-    for detail in error.errors(include_url=False):
-        place = place_of(step for step in detail["loc"] if step not in _KINDS)
-        for problem in _of_detail(detail):
-            placed_ = replace(problem, where=f"{source} {problem.where or place}")
-            if not any(placed_.where == other.where for other in problems):
-                problems.append(placed_)
-    return problems
-
-
-def _of_detail(detail: Any) -> Sequence[Problem]:
-    """Return what pydantic found wrong as problems, with a place only where they know it better."""
-    key, kind = detail["loc"][-1], detail["type"]
-    if kind == REFUSED:
-        refused: Sequence[Problem] = detail["ctx"]["problems"]
-        return refused
-    if kind == "extra_forbidden":
-        what, remedy = f"there is no key '{key}' here", "remove it, or check its spelling"
-    elif kind == "missing":
-        what, remedy = f"the key '{key}' is missing", "add it"
-    else:
-        given = as_given(detail.get("input"))
-        what, remedy = _in_words(detail, given if len(given) < 60 else given[:57] + "...")
-    return [Problem(what=what, where="", remedy=remedy)]
-
-
-def _in_words(detail: Any, given: str) -> tuple[str, str]:
-    """Return a validation message as a person would say it."""
-    kind = detail["type"]
-    schema = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        known, tag = detail["ctx"], detail["ctx"]["discriminator"].strip("'")
-        if kind == "union_tag_not_found":
-            return f"the key '{tag}' is missing: it says which kind this is", schema
-        return f"there is no {tag} '{known['tag']}'", f"write one of {known['expected_tags']}"
-    if kind.endswith("_type") or kind.endswith("_parsing"):
-        a_list, an_object = "a list in [ ]", "an object in { }"
-        wanted = {"string": "text in quotes", "int": "a whole number", "float": "a number", "number": "a number",
-                  "bool": "true or false", "list": a_list, "tuple": a_list, "frozen_set": a_list, "model": an_object,
-                  "model_attributes": an_object, "dict": an_object}  # fmt: skip
-        return f"{given} stands where {wanted.get(kind.rsplit('_', 1)[0], 'something else')} is needed", schema
-    return f"{given}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", schema

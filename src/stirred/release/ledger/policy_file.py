@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
-from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
 from stirred.release.ledger.row import StrictFacts
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Invariant, Margin, Named
+from stirred.spec.misfits import Misfit, misfits, refusals
 from stirred.spec.multiverse import Hierarchy
-from stirred.spec.problems import REFUSED, Problem, place_of
+from stirred.spec.problems import Problem, place_of
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
 Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
@@ -114,29 +114,16 @@ def policy_document(data: Any, *, source: str) -> PolicyDocument:
     try:
         return PolicyDocument.model_validate(data)
     except ValidationError as error:
-        told = told_once(error.errors(include_url=False), PolicyDocument)
-        raise LedgerError([problem for detail, hint in told for problem in _problems(detail, source, hint)]) from None
+        found = misfits(error.errors(), data, PolicyDocument, remedy="see docs/ledger.md")
+        refused = [problem.inside(source) for problem in refusals(error.errors(), data)]
+        raise LedgerError([*(_problem(each, source) for each in found), *refused]) from None
 
 
-# Parts of a place that name a branch of our models, and no key of the file.
-_BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int", "name", "own"})
-
-
-def _problems(detail: Any, source: str, hint: str) -> list[Problem]:
-    if detail["type"] == REFUSED:
-        return [problem.inside(source) for problem in detail["ctx"]["problems"]]
-    place = place_of(part for part in detail["loc"] if part not in _BRANCHES)
-    if detail["type"] == "extra_forbidden":
-        what = f"there is no setting called {detail['loc'][-1]}"
-        remedy = hint or "remove it, or check its spelling"
-        if detail["loc"][-1] in PolicyDocument.model_fields:
-            remedy = "write it at the top of the file, above the first line in brackets"
-    elif detail["type"] == "missing":
-        what, remedy = f"{detail['loc'][-1]} is missing", "add it"
-    else:
-        given = repr(detail.get("input"))
-        what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
-    return [Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)]
+def _problem(found: Misfit, source: str) -> Problem:
+    remedy = found.remedy
+    if found.kind == "extra_forbidden" and found.place[-1] in PolicyDocument.model_fields:
+        remedy = "write it at the top of the file, above the first line in brackets"
+    return Problem(what=found.what, where=f"{source} {place_of(found.place)}".strip(), remedy=remedy)
 
 
 def invariant_toml(invariant: Invariant) -> str:
@@ -146,7 +133,7 @@ def invariant_toml(invariant: Invariant) -> str:
     >>> print(invariant_toml(Margin(of="household", variables=("size", "county"))))
     { kind = "margin", of = "household", variables = ["size", "county"] }
     """
-    from stirred.data.codebook import toml_value
+    from stirred.data.codebook_file import toml_value
 
     return toml_value({key: value for key, value in invariant.plain(brief=True).items() if value})
 
