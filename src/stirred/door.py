@@ -74,7 +74,7 @@ class PlannedRelease:
         return [
             ("held fixed", published_exactly(self.specification)),
             *promise_rows(self.specification),
-            *(("doubt", in_python(str(doubt.problem))) for doubt in self.standing),
+            *(("doubt", doubt.problem.written(in_python)) for doubt in self.standing),
         ]
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ import polars as pl
 from stirred.data.codes import all_different
 from stirred.data.whole import MISSING_LIKE
 from stirred.spec.doubts import Doubt
-from stirred.spec.problems import as_option
+from stirred.spec.problems import setting
 
 # A name alone makes no identifier: a column with fewer values is a code, and so is one with more records to a value,
 # unless it is named like what identifies directly.
@@ -210,7 +210,7 @@ def identifier_doubt(column: pl.Series, why: str, *, swapped: bool = False) -> D
         kind="identifier",
         about=name,
         what=f'"{name}" {why}, and {how}: it may identify',
-        remedy=f"if it is an identifier, name it with --id {as_option(name)}{coarser}{days}",
+        remedy=f"if it is an identifier, name it with {setting('id', name)}{coarser}{days}",
     )
 
 

@@ -521,15 +521,15 @@ def _own(step: str, lipschitz: int | Fraction | str | None, because: str) -> Fra
             "use a rule fixed beforehand, on public identifiers or on another file; or prove a factor for your own "
         )
         remedy += "rule and state it under a name of its own with --lipschitz K --because TEXT"
-        raise refused(f"{step} has no factor: {REFUSED[step]}", where="--step", remedy=remedy)
+        raise refused(f"{step} has no factor: {REFUSED[step]}", where="step", remedy=remedy)
     near = get_close_matches(step, [*STEPS, *REFUSED], n=1, cutoff=0.8)
     if lipschitz is None or near or not step.strip():
         remedy = f"did you mean {near[0]}? " if near else ""
         remedy += f"There are: {', '.join(STEPS)}; a step of your own needs --lipschitz K --because TEXT"
-        raise wrong(f"there is no step called {step!r}", where="--step", remedy=remedy)
+        raise wrong(f"there is no step called {step!r}", where="step", remedy=remedy)
     if not because.strip():
         what = f"no reason is given why {step} multiplies distances by at most {lipschitz}"
-        raise wrong(what, where="--because", remedy="say why one changed record changes no more records after the step")
+        raise wrong(what, where="because", remedy="say why one changed record changes no more records after the step")
     return _positive(lipschitz)
 
 
@@ -540,21 +540,21 @@ def _known(
     premetric = specification.input_premetric
     if premetric.name not in known.factors:
         remedy = f"specify the release with {' or '.join(known.factors)}"
-        raise refused(f"{step} has no factor for {premetric.symbol}: {known.refused}", where="--step", remedy=remedy)
+        raise refused(f"{step} has no factor for {premetric.symbol}: {known.refused}", where="step", remedy=remedy)
     given = None if lipschitz is None else _positive(lipschitz)
     if known.stated and (given is None or given.denominator != 1):
-        raise wrong(f"{step} needs a whole number", where="--lipschitz", remedy=f"state {known.stated}")
+        raise wrong(f"{step} needs a whole number", where="lipschitz", remedy=f"state {known.stated}")
     a, b = known.factors[premetric.name]
     true = a * (given or 1) + b
     if not known.stated and given is not None and given < true:
-        raise refused(f"the factor of {step} is {true}, not {given}", where="--lipschitz", remedy="leave it out")
+        raise refused(f"the factor of {step} is {true}, not {given}", where="lipschitz", remedy="leave it out")
     return Fraction(true) if known.stated or given is None else given
 
 
 def _positive(lipschitz: int | Fraction | str) -> Fraction:
-    factor = fraction(lipschitz, where="--lipschitz")
+    factor = fraction(lipschitz, where="lipschitz")
     if factor <= 0:
-        raise wrong(f"{factor} is not a factor", where="--lipschitz", remedy="write a number above 0, such as 2")
+        raise wrong(f"{factor} is not a factor", where="lipschitz", remedy="write a number above 0, such as 2")
     return factor
 
 
@@ -569,7 +569,7 @@ def _stretched(specification: Specification, factor: Fraction) -> Specification:
     if factor > within:
         raise refused(
             f"{premetric.symbol} compares neighbours only, and the step makes them up to {factor} times as far apart",
-            where="--step",
+            where="step",
             remedy="pull back first and convert to neighbours afterwards",
         )
     if premetric.within is None or factor < 1:

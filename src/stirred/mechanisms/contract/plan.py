@@ -349,7 +349,7 @@ def _unrelated(table: ReleasedTable) -> Doubt:
 def doubt_rows(doubts: Sequence[Doubt], *, accepted: Sequence[Doubt] = ()) -> list[Row]:
     """Return one row for each doubt, by its name, with what became of it; what refuses nothing is a note.
 
-    >>> mark = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="name it with --id")
+    >>> mark = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="name it with id")
     >>> doubt_rows([mark])
     [('doubt', 'identifier:mark (refuses the release): "mark" is unique')]
     >>> doubt_rows([mark], accepted=[mark])

@@ -56,7 +56,7 @@ from stirred.spec.convert import pull_back
 from stirred.spec.document import mechanism_in
 from stirred.spec.doubts import Doubt, with_accepted_names
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, setting
 from stirred.spec.specification import ONE_RUN, Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
@@ -578,8 +578,8 @@ def _declared(name: str, values: Values, column: pl.Series, otherwise: str) -> p
         return Problem(
             what="which values it can take was not declared, and those that occur are confidential",
             where=f'table variable "{name}"',
-            remedy="declare its codes, or min and max, in a codebook (--codebook; in a plan: codebook under [data]), "
-            f"{otherwise}",
+            remedy="declare its codes, or min and max, in a codebook: "
+            f"{setting('codebook', 'FILE', planned=True)}, {otherwise}",
         )
     try:
         own = pl.Series(name, list(values[name]), strict=True).cast(column.dtype, strict=True)

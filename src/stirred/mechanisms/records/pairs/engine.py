@@ -53,7 +53,7 @@ from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import StirredError, marked
 from stirred.spec.specification import ONE_RUN, Flavor, Specification
 from stirred.spec.text import Row
 
@@ -131,7 +131,7 @@ class PairLaw(ABC):
 
     def advised(self, remedy: str) -> str:
         """Return the advice to leave a column out of a permutation swap for a method that has no hold."""
-        return remedy.replace(KEEP, "let [[prepare]] drop")
+        return marked(remedy).replace(KEEP, "let [[prepare]] drop")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
