@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MARKED: Final = re.compile("\ue000([^\ue001]*)\ue001")
 
 
-class Setting(NamedTuple):
+class NamedSetting(NamedTuple):
     """A setting that a message names, with values if it has any: every reader gets it as they write it.
 
     ``planned`` says that who types options hears how a plan has it, too.
@@ -44,12 +44,12 @@ def setting(key: str, *values: str, planned: bool = False) -> str:
     return f"\ue000{json.dumps([key, values, planned])}\ue001"
 
 
-def in_option(named: Setting) -> str:
+def in_option(named: NamedSetting) -> str:
     """Return a setting as it is typed on the command line.
 
-    >>> print(in_option(Setting("hold")), in_option(Setting("id", ("house id",))))
+    >>> print(in_option(NamedSetting("hold")), in_option(NamedSetting("id", ("house id",))))
     --hold --id 'house id'
-    >>> print(in_option(Setting("missing", ("", "NA"), planned=True)))
+    >>> print(in_option(NamedSetting("missing", ("", "NA"), planned=True)))
     --missing ,NA (in a plan: missing = ["", "NA"] under [data])
     """
     key, values, planned = named
@@ -60,22 +60,22 @@ def in_option(named: Setting) -> str:
     return f"{option} (in a plan: {in_plan(named)})" if planned else option
 
 
-def in_plan(named: Setting) -> str:
+def in_plan(named: NamedSetting) -> str:
     """Return a setting as it stands in a plan, with its section.
 
-    >>> print(in_plan(Setting("hold")), in_plan(Setting("unit", ("person",))), sep="; ")
+    >>> print(in_plan(NamedSetting("hold")), in_plan(NamedSetting("unit", ("person",))), sep="; ")
     hold under [mechanism]; unit = "person" under [mechanism]
     """
     key, values, _ = named
     return f"{key}{f' = {_quoted(named)}' if values else ''} under [{_SECTIONS.get(key, 'mechanism')}]"
 
 
-def in_python(named: Setting) -> str:
+def in_python(named: NamedSetting) -> str:
     """Return a setting as an argument of Python.
 
-    >>> print(in_python(Setting("hold")), in_python(Setting("accept", ("tells:size, all",))))
+    >>> print(in_python(NamedSetting("hold")), in_python(NamedSetting("accept", ("tells:size, all",))))
     hold= accept=["tells:size, all"]
-    >>> print(in_python(Setting("kappa", ("household", "person", "K"))))
+    >>> print(in_python(NamedSetting("kappa", ("household", "person", "K"))))
     units=[UnitFactor(old="household", new="person", factor=K, because=...)]
     """
     key, values, _ = named
@@ -84,12 +84,12 @@ def in_python(named: Setting) -> str:
     return _IN_PYTHON.get(key, f"{key}={{}}").format(_quoted(named) if values else "")
 
 
-def key_alone(named: Setting) -> str:
+def key_alone(named: NamedSetting) -> str:
     """Return the name of a setting, for the place of a problem in Python."""
     return named.key
 
 
-def _quoted(named: Setting) -> str:
+def _quoted(named: NamedSetting) -> str:
     quoted = ", ".join(json.dumps(value, ensure_ascii=False) for value in named.values)
     return f"[{quoted}]" if named.key in _LISTS else quoted
 
@@ -125,7 +125,7 @@ def marked(text: str) -> str:
     return text.marked if isinstance(text, Worded) else text
 
 
-def written(text: str, reader: Callable[[Setting], str]) -> str:
+def written(text: str, reader: Callable[[NamedSetting], str]) -> str:
     """Return a text with its settings as one reader writes them.
 
     >>> print(written(f"leave it out with {setting('hold')}", in_python))
@@ -137,7 +137,7 @@ def written(text: str, reader: Callable[[Setting], str]) -> str:
             key, values, planned = json.loads(found[1])
         except ValueError:  # a name of a file that has such characters
             return found[0]
-        return reader(Setting(key, tuple(values), planned))
+        return reader(NamedSetting(key, tuple(values), planned))
 
     return _MARKED.sub(shown, marked(text))
 
@@ -175,7 +175,7 @@ class Problem:
     def __str__(self) -> str:
         return self.written(in_option)
 
-    def written(self, reader: Callable[[Setting], str]) -> str:
+    def written(self, reader: Callable[[NamedSetting], str]) -> str:
         """Return the problem in one line, settings as a reader writes them."""
         where = written(self.where, key_alone if reader is in_python else reader)
         what, remedy = (_sentence(written(text, reader)) for text in (self.what, self.remedy))
