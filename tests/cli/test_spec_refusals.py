@@ -104,7 +104,8 @@ WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
       (" input_premetric.unit", "'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
      [(" output_premetric name", "'D_Foo' is not an output premetric",
-       "one of D_Mult, D_Max, D_Mult^delta, D_NoR, D_Renyi, D_GDP, D_TV, D_Tr, D_KL, D_H, D_chi2, D_W1")]),
+       "did you mean 'D_NoR'? There are: D_Mult, D_Max, D_Mult^delta, D_NoR, D_Renyi, D_GDP, D_TV, D_Tr, D_KL, D_H, "
+       "D_chi2, D_W1")]),
     ({"budget": {"policy": {"value": "3/2"}}},
      [(" budget.policy", "'name' is missing", f"add name: {SCHEMA}")]),
     ({"output_premetric": {"name": "D_Tr", "curve": [["0", "0"], ["1/2", "1/4"], ["1", "1"]]}},

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from stirred.spec.block import Block
 from stirred.spec.exact import INFINITE, Exact, largest
 from stirred.spec.given_numbers import loss, probability
-from stirred.spec.problems import wrong
+from stirred.spec.problems import unknown_name, wrong
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon, checked_stratum
 
 
@@ -83,7 +83,7 @@ class PermutationSwapping(Block):
         if not self.strata:
             raise wrong("no strata", where="budget policy", remedy="give at least one rate and largest stratum")
         if self.bound not in ("paper", "sharp"):
-            raise wrong(f"{self.bound!r} is not a bound", where="budget policy bound", remedy="write paper or sharp")
+            raise unknown_name(self.bound, ("paper", "sharp"), where="budget policy bound", called="a bound")
 
     @property
     def realised(self) -> Exact:

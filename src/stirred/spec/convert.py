@@ -16,7 +16,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import ALL, Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.output_premetric import approximate
-from stirred.spec.problems import refused, wrong
+from stirred.spec.problems import refused, setting, wrong
 from stirred.spec.specification import Derivation, Specification, stepped
 
 
@@ -519,13 +519,14 @@ def _own(step: str, lipschitz: int | Fraction | str | None, because: str) -> Fra
     if step in REFUSED:
         remedy = (
             "use a rule fixed beforehand, on public identifiers or on another file; or prove a factor for your own "
+            f"rule and state it under a name of its own with {setting('lipschitz', 'K')} and "
+            f"{setting('because', 'TEXT')}"
         )
-        remedy += "rule and state it under a name of its own with --lipschitz K --because TEXT"
         raise refused(f"{step} has no factor: {REFUSED[step]}", where="step", remedy=remedy)
     near = get_close_matches(step, [*STEPS, *REFUSED], n=1, cutoff=0.8)
     if lipschitz is None or near or not step.strip():
-        remedy = f"did you mean {near[0]}? " if near else ""
-        remedy += f"There are: {', '.join(STEPS)}; a step of your own needs --lipschitz K --because TEXT"
+        own = f"a step of your own needs {setting('lipschitz', 'K')} and {setting('because', 'TEXT')}"
+        remedy = f"{f'did you mean {near[0]}? ' if near else ''}There are: {', '.join(STEPS)}; {own}"
         raise wrong(f"there is no step called {step!r}", where="step", remedy=remedy)
     if not because.strip():
         what = f"no reason is given why {step} multiplies distances by at most {lipschitz}"

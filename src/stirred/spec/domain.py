@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 
 from stirred.spec.block import Block
 from stirred.spec.invariant import ALL
-from stirred.spec.problems import Problem, SpecificationError, wrong
+from stirred.spec.problems import Problem, SpecificationError, unknown_name, wrong
 
 # Where the mechanism starts in the life of the data (section 2.4.2 of the dissertation): protection
 # is for the data as they are at this point, not before it.
@@ -65,7 +65,7 @@ class Domain(Block):
                 remedy='write such as name="CEF", dataset="a Census Edited File"',
             )
         if not self.stage.strip():
-            raise wrong("the stage is empty", where="domain stage", remedy=f"one of {', '.join(STAGES)}")
+            raise unknown_name(self.stage, STAGES, where="domain stage", called="a stage")
 
     @classmethod
     def of_file(
@@ -209,7 +209,7 @@ def after_imputation(stage: str, said: bool | None = None, *, flag: str | None =
     """
     problems: list[Problem] = []
     if stage not in STAGES:
-        problems.append(Problem(what=f"{stage!r} is not a stage", where="stage", remedy=f"one of {', '.join(STAGES)}"))
+        problems += unknown_name(stage, STAGES, where="stage", called="a stage").problems
     known = _AFTER_IMPUTATION.get(stage)
     if None not in (said, known) and said is not known:
         what = f"at the stage {stage} ({STAGES[stage]}) records are {'after' if known else 'before'} imputation"

@@ -13,7 +13,7 @@ from stirred.spec.block import Block
 from stirred.spec.exact import INFINITE, Exact, add_up, exact, sqrt
 from stirred.spec.given_numbers import Number, fraction, loss
 from stirred.spec.invariant import plural
-from stirred.spec.problems import SpecificationError, wrong
+from stirred.spec.problems import SpecificationError, unknown_name, wrong
 
 Table = tuple[tuple[str, str, Exact], ...]
 
@@ -273,10 +273,8 @@ class InputPremetric(Block):
 
     def __post_init__(self) -> None:
         if self.name not in (*_KINDS, *_OWN):
-            raise wrong(
-                f"{self.name!r} is not an input premetric",
-                where="input_premetric name",
-                remedy=f"one of {', '.join(_KINDS)}, d_Given with your own table, or d_r with your own relation",
+            raise unknown_name(
+                self.name, self.choices["name"], where="input_premetric name", called="an input premetric"
             )
         if self.name in _OWN and not self.relation:
             raise wrong(f"{self.name} without a relation", where="input_premetric", remedy="name the relation")

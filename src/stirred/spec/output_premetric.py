@@ -16,7 +16,7 @@ from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law, likelihood_pairs
 from stirred.spec.normal import normal_quantile
 from stirred.spec.number_text import small
-from stirred.spec.problems import wrong
+from stirred.spec.problems import unknown_name, wrong
 from stirred.spec.renyi import normalised_renyi, renyi
 from stirred.spec.shift_law import OutputLaw
 from stirred.spec.tradeoff import MOST_STEPS, TradeOff
@@ -162,11 +162,7 @@ class OutputPremetric(Block):
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:
-            raise wrong(
-                f"{self.name!r} is not an output premetric",
-                where="output_premetric name",
-                remedy=f"one of {', '.join(KINDS)}",
-            )
+            raise unknown_name(self.name, KINDS, where="output_premetric name", called="an output premetric")
         delta = probability(self.delta, where="output_premetric delta")
         object.__setattr__(self, "delta", delta)
         if (self.name == "D_Mult^delta") != (delta > 0) or delta >= 1:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from stirred.spec.spelling import meant
+
 if TYPE_CHECKING:
     from pydantic_core import PydanticCustomError
 
@@ -263,6 +265,17 @@ def place_of(steps: Iterable[int | str]) -> str:
 def wrong(what: str, *, where: str, remedy: str = "") -> SpecificationError:
     """Return (not raise) the error for one wrong value."""
     return SpecificationError([Problem(what=what, where=where, remedy=remedy)])
+
+
+def unknown_name(value: object, choices: Iterable[str], *, where: str, called: str) -> SpecificationError:
+    """Return (not raise) the error of a name that is none of the choices, with the one that was probably meant.
+
+    >>> print(unknown_name("edited-fiel", ["as-given", "edited-file"], where="stage", called="a stage"))
+    stage: 'edited-fiel' is not a stage. Fix: did you mean 'edited-file'? There are: as-given, edited-file.
+    """
+    listed = [*choices]
+    remedy = f"{meant(str(value), listed)}There are: {', '.join(listed)}"
+    return wrong(f"{value!r} is not {called}", where=where, remedy=remedy)
 
 
 def refused(what: str, *, where: str, remedy: str = "", kind: type[Problem] = Problem) -> ConversionRefusedError:

@@ -17,7 +17,7 @@ from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import small
 from stirred.spec.output_premetric import Between, OutputPremetric
-from stirred.spec.problems import wrong
+from stirred.spec.problems import unknown_name
 from stirred.spec.shift_law import OutputLaw
 
 
@@ -146,11 +146,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         if self.settings_from is not None and self.settings_from not in SETTINGS_FROM:
-            raise wrong(
-                f"{self.settings_from!r} is not a known basis of the settings",
-                where="settings_from",
-                remedy=f"one of {', '.join(SETTINGS_FROM)}",
-            )
+            raise unknown_name(self.settings_from, SETTINGS_FROM, where="settings_from", called="a basis of settings")
 
     def __repr__(self) -> str:
         return f"Specification({self.notation})"
