@@ -40,7 +40,7 @@ from stirred.spec.output_premetric import trade_off
 from stirred.spec.problems import ConversionRefusedError
 from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import GEOGRAPHY
-from tests.spec.test_lint import COUNTIES, HOUSEHOLDS, PERSONS, checks, fixing, specification, swapping
+from tests.spec.test_findings import COUNTIES, HOUSEHOLDS, PERSONS, checks, fixing, specification, swapping
 
 RENYI = OutputPremetric(name="D_Renyi", order=Fraction(3))
 
