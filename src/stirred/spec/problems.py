@@ -115,11 +115,11 @@ class Worded(str):
 
     marked: str
 
-    def __new__(cls, marked: str) -> Worded:
+    def __new__(cls, text: str) -> Worded:
         """Return the text for who types options."""
-        text = super().__new__(cls, written(marked, in_option))
-        text.marked = marked
-        return text
+        worded = super().__new__(cls, written(text, in_option))
+        worded.marked = marked(text)
+        return worded
 
 
 def marked(text: str) -> str:
@@ -137,9 +137,9 @@ def written(text: str, reader: Callable[[NamedSetting], str]) -> str:
     def shown(found: re.Match[str]) -> str:
         try:
             key, values, planned = json.loads(found[1])
-        except ValueError:  # a name of a file that has such characters
+            return reader(NamedSetting(str(key), tuple(map(str, values)), bool(planned)))
+        except (ValueError, TypeError):  # a name of a file that has such characters
             return found[0]
-        return reader(NamedSetting(key, tuple(values), planned))
 
     return _MARKED.sub(shown, marked(text))
 
