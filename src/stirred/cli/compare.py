@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stirred.mechanisms.protocol import Progress
     from stirred.release.prepared import Prepared
     from stirred.risk.attackers import AttackerColumns
-    from stirred.risk.faced import Faced
+    from stirred.risk.attacks import PlanRisk
     from stirred.utility.comparison import MechanismComparison
 
 _OF_AREA = ("area", "records", "share_changed")
@@ -94,7 +94,7 @@ def compare(
         found = compare_mechanisms(first.data, swaps, errors=errors)
     else:
         found = [_planned(path.stem, each, wanted, expect_from) for path, each in zip(plans, prepared, strict=True)]
-    faced: list[Faced] = []
+    faced: list[PlanRisk] = []
     if not family:
         asked = _asked(first.data, area, known, learn) if attack else None
         with shown_progress(quiet=quiet or not attack) as progress:
@@ -181,7 +181,7 @@ def _faced(
     *,
     beside: Path | None,
     progress: Progress | None,
-) -> list[Faced]:
+) -> list[PlanRisk]:
     """Return what each plan leaves to an attacker, measured on a draw that is removed again where one is asked for."""
     import os
     from dataclasses import replace
@@ -190,7 +190,7 @@ def _faced(
     from stirred.data.place import claimed
     from stirred.randomness.entropy import Entropy
     from stirred.release.trial import trial_draw
-    from stirred.risk.faced import attack_draw, faced
+    from stirred.risk.attacks import attack_draw, plan_risk
     from stirred.risk.subject import Subject
 
     found = []
@@ -203,7 +203,7 @@ def _faced(
             kept_persons=tuple(each.plan.releases.get("persons", ())),
             publishes_fixed=each.plan.publishes_fixed,
         )
-        one = faced(truth)
+        one = plan_risk(truth)
         if asked is not None:
             # On the custodian's own disk, for its owner alone; the next run there sweeps what a killed one left.
             folder = each.planned.folder if beside is None else beside.parent

@@ -94,7 +94,7 @@ def posterior(
     from stirred.inference.geometry import exponent
     from stirred.inference.learned import NO_ASSURANCE_ABOVE
     from stirred.inference.learned import explain as explain_in_words
-    from stirred.inference.posterior import posterior_bounds
+    from stirred.inference.testing import posterior_bounds
 
     with told_by_options():
         odds = posterior_bounds(prior, epsilon, distance)
@@ -170,7 +170,7 @@ def pufferfish(
 
     A list of attackers gives a lower bound on the loss over all of their kind.
     """
-    from stirred.inference.pufferfish_model import read_model
+    from stirred.inference.pufferfish import read_model
     from stirred.spec.problems import placed
 
     try:

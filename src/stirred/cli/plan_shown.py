@@ -14,12 +14,12 @@ from stirred.cli.option_words import bad_plan
 from stirred.cli.output import emit, emit_json, exactly, facts, five, heading, paragraph, picked, say
 from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
-from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
+from stirred.data.uniqueness import EXPOSED
 from stirred.mechanisms.protocol import doubt_rows
-from stirred.release.advice import StrongerMember, stronger
+from stirred.release.advice import stronger
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
@@ -238,9 +238,7 @@ def show_plan(
                 "epsilon_by_rate": [{"rate": str(rate), **exactly(epsilon=loss)} for rate, loss in curve],
                 "dropped": list(prepared.plan.dropped),
                 "exposed": None if prepared.exposure is None else uniqueness_out(prepared.exposure),
-                "stronger": None if better is None else {
-                    **picked(better, "name", "setting", "changed"), **exactly(epsilon=better.epsilon)
-                },
+                "stronger": better,
                 "doubts": doubt_facts(prepared.doubts, prepared.accepted),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
@@ -290,15 +288,17 @@ def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
     return doubt_rows(prepared.doubts, accepted=prepared.accepted)
 
 
-def _stronger(prepared: Prepared, written: Path | None) -> tuple[StrongerMember | None, list[tuple[str, str]]]:
+def _stronger(prepared: Prepared, written: Path | None) -> tuple[dict[str, Any] | None, list[tuple[str, str]]]:
     """Return the relative that promises more at an equal share of changed records, and the one line that says so."""
-    found = stronger(prepared.mechanism, prepared.plan)
-    if found is None:
+    both = stronger(prepared.mechanism, prepared.plan)
+    if both is None:
         return None, []
+    found, changed = both
     source = written or Path(prepared.planned.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"
     words = f"{found.name}: ε={found.epsilon.shown()} at equal change"
-    return found, [("stronger", f"{words}; stirred compare {plan} --family")]
+    values = {**picked(found, "name", "setting"), "changed": changed, **exactly(epsilon=found.epsilon)}
+    return values, [("stronger", f"{words}; stirred compare {plan} --family")]
 
 
 def _details(prepared: Prepared, curve: Sequence[tuple[Fraction, Exact]]) -> None:

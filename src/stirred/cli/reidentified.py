@@ -134,7 +134,7 @@ def reidentified(match: Match, out: Path, progress: Callable[[str, int, int], No
     import json
 
     from stirred.data.place import file_at
-    from stirred.risk.replaced import reidentify_release
+    from stirred.risk.replacement import reidentify_release
 
     folder = out if match.facts["matched_to"] == "tables" else None
     found = reidentify_release(

@@ -16,12 +16,11 @@ from stirred.cli.swap_options import NOWHERE, names
 if TYPE_CHECKING:
     import polars as pl
 
-    from stirred.data.exposed import ExactTable
-    from stirred.data.uniqueness import Diversity, Uniqueness
+    from stirred.data.uniqueness import Diversity, ExactTable, Uniqueness
     from stirred.risk.bounds import CellRanges, Revealed
+    from stirred.risk.column_guesses import ColumnGuess
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.subject import Subject
-    from stirred.risk.told import Told
 
 # So many open ranges, added up, and fewer: then tables are counted one by one.
 _FEW = 60
@@ -269,11 +268,11 @@ def _minimal(subject: Subject, table: ExactTable, largest: int) -> MinimalUnique
     return minimal_uniques(frame, keys, largest=largest)
 
 
-def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[Told]:
+def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[ColumnGuess]:
     """Return what the keys tell of the targets; of a swap, all that is held of what it exchanges."""
     from stirred.data.microdata import missing_column
     from stirred.data.problems import DataError
-    from stirred.risk.told import nearly_told
+    from stirred.risk.column_guesses import column_guesses
 
     data = subject.data
     problems = [
@@ -285,10 +284,10 @@ def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[Told]
         raise DataError(problems)
     wanted = targets or [*subject.exchanged]
     columns = [name for name in (*table.keys, *table.person_keys) if name not in (*wanted, *subject.match)]
-    return nearly_told(data, targets=wanted, match=subject.match, columns=columns)
+    return column_guesses(data, targets=wanted, match=subject.match, columns=columns)
 
 
-def _told_rows(found: list[Told]) -> list[tuple[str, str]]:
+def _told_rows(found: list[ColumnGuess]) -> list[tuple[str, str]]:
     if not found:
         return []
     telling = [each for each in found if each.tells]

@@ -10,7 +10,7 @@ from stirred.cli.option_words import bad_plan
 if TYPE_CHECKING:
     import polars as pl
 
-    from stirred.data.exposed import ExactTable
+    from stirred.data.uniqueness import ExactTable
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.subject import Subject
 

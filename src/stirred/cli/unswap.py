@@ -10,7 +10,7 @@ from stirred.cli.options import Json, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts
 
 if TYPE_CHECKING:
-    from stirred.inference.correct import CorrectedTable
+    from stirred.inference.unswap import CorrectedTable
 
 
 def unswap(
@@ -29,7 +29,7 @@ def unswap(
     """
     from stirred.data.frames import read_frame, write_frame
     from stirred.data.place import file_at
-    from stirred.inference.correct import correct
+    from stirred.inference.unswap import correct
 
     found = correct(read_frame(table), bundle, level=level, project=project, where=str(table))
     _check_out(out, table=table, bundle=bundle)

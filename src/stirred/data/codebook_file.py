@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
@@ -28,7 +27,7 @@ from stirred.data.codebook import (
     contradictions,
 )
 from stirred.data.problems import DataError, bad_file, listed
-from stirred.data.sources import Dialect, read_text
+from stirred.data.sources import Dialect, read_text, toml_content
 from stirred.spec.document import Strict
 from stirred.spec.misfits import misfits
 from stirred.spec.multiverse import Hierarchy
@@ -88,11 +87,7 @@ def read_codebook(path: Path) -> Codebook:
 
 def parse_codebook(text: str, *, source: str, folder: Path) -> Codebook:
     """Return the codebook that a TOML text declares; ``source`` names it in messages."""
-    try:
-        content = tomllib.loads(text, parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise bad_file(f"this is not TOML ({error})", where=source, remedy="check quotes and brackets") from None
-    reader = _Reader(content, source=source, folder=folder)
+    reader = _Reader(toml_content(text, where=source, refusal=bad_file), source=source, folder=folder)
     codebook = reader.codebook()
     if reader.problems:
         raise DataError(problem.inside(source) for problem in _together(reader.problems))

@@ -33,9 +33,9 @@ from stirred.data.codes import Coded, Codes, differing, encode
 from stirred.data.columns import Columns
 from stirred.data.guessing import Guess, GuessTarget, may_be_chance, numbered, spread, voted
 from stirred.data.household_rows import household_rows
-from stirred.data.identifying import named_like_an_identifier
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
+from stirred.data.record_doubts import named_like_an_identifier
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import setting
 

@@ -11,9 +11,9 @@ import polars as pl
 
 from stirred.data.codebook import File, Variable
 from stirred.data.codebook_file import hierarchy_toml, link_toml, quoted, variable_toml
-from stirred.data.identifying import identifying
-from stirred.data.labelled import Labelled
+from stirred.data.formats import Labelled
 from stirred.data.natural import sorted_values
+from stirred.data.record_doubts import identifying
 from stirred.data.validate import as_text
 from stirred.data.whole import comma_columns, with_points
 from stirred.spec.multiverse import Hierarchy

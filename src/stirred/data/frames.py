@@ -14,12 +14,10 @@ from typing import Final
 
 import polars as pl
 
+from stirred.data.child import unreadable_parquet
 from stirred.data.codebook import shown
 from stirred.data.csv_text import check_header, csv_header, read_csv
-from stirred.data.databases import read_database
-from stirred.data.labelled import Labelled, read_labelled
-from stirred.data.parts import FilePart, parts_of, scan_parts
-from stirred.data.probe import unreadable_parquet
+from stirred.data.formats import Labelled, read_database, read_labelled
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import (
     ARROW,
@@ -30,7 +28,10 @@ from stirred.data.sources import (
     PLAIN,
     READS,
     Dialect,
+    FilePart,
     Source,
+    parts_of,
+    scan_parts,
     unreadable,
     unreadable_because,
 )

@@ -19,7 +19,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.misfits import misfits, refusals
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import KINDS, OutputPremetric
-from stirred.spec.problems import Problem, SpecificationError, place_of, placed, refusal, wrong
+from stirred.spec.problems import Problem, SpecificationError, placed, refusal, wrong
 from stirred.spec.specification import KEYS_ALONE, Flavor, KeysAlone, OneRun, Reliance, Specification, Unpublished
 
 SCHEMA_VERSION: Final = 1
@@ -260,9 +260,8 @@ def from_document(data: Any, *, source: str = "specification") -> Specification:
         document = SpecificationDocument.model_validate(data)
     except ValidationError as error:
         fits = misfits(error.errors(), data, SpecificationDocument, remedy=_SCHEMA, examples=False)
-        problems = [Problem(what=each.what, where=place_of(each.place), remedy=each.remedy) for each in fits]
-        problems += refusals(error.errors(), data)
-        raise SpecificationError(problem.inside(source) for problem in problems) from None
+        refused = [problem.inside(source) for problem in refusals(error.errors(), data)]
+        raise SpecificationError([*(each.problem(source) for each in fits), *refused]) from None
     budget = _budget_in(document.budget, document.output_premetric, source)
     # The ledger shows which file it is, in whatever words: its id is public, as a checksum of the file must never be.
     ledger = file_identity(ledger="" if document.account is None else document.account.ledger)

@@ -27,6 +27,10 @@ class Misfit(NamedTuple):
     kind: str
     hint: str  # for a key that there is not: the one that was probably meant
 
+    def problem(self, source: str) -> Problem:
+        """Return it as a problem of a document."""
+        return Problem(what=self.what, where=f"{source} {place_of(self.place)}".strip(), remedy=self.remedy)
+
 
 def misfits(
     details: Iterable[Any],

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from stirred.data.problems import DataError
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
+from stirred.mechanisms.topdown.hierarchy.tree import Counts
 from stirred.mechanisms.topdown.spine import BYPASSED, Spine
-from tests.mechanisms.topdown.hierarchies import summed_up
+from tests.mechanisms.topdown.hierarchies import answer, summed_up
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown, wards
 
 NAMES = ["all", *LEVELS]
@@ -157,7 +157,7 @@ def test_answers_counted_from_sorted_records_are_those_of_dense_histograms(rows:
             middle = found.areas(depth) // 2
             halves = (range(middle), range(middle, found.areas(depth)))
             pieces = [found.counts(counts, depth, half).answers(query) for half in halves]
-            assert np.array_equal(np.concatenate(pieces), query.answer(histograms)), name
+            assert np.array_equal(np.concatenate(pieces), answer(query, histograms)), name
 
 
 def test_records_of_unknown_areas_are_refused_with_their_rows() -> None:

@@ -15,8 +15,8 @@ from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.registry import build, settings_for
-from stirred.mechanisms.topdown.measure import areas_by_noise
 from stirred.mechanisms.topdown.mechanism import TopDown
+from stirred.mechanisms.topdown.population import areas_by_noise
 from stirred.randomness.entropy import Entropy, EntropyError
 from stirred.spec import catalogue
 from stirred.spec.composition import FRESH, TOTAL_BY
@@ -26,7 +26,7 @@ from stirred.spec.findings import lint
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
-from tests.mechanisms.topdown.test_rules import FACILITIES, UNITS, data, mechanism
+from tests.mechanisms.topdown.test_population import FACILITIES, UNITS, data, mechanism
 
 PRODUCTION: dict[str, Any] = {
     "levels": ["state", "county", "tract", "block_group", "block"],

@@ -162,8 +162,7 @@ class Shares:
 
         Areas that have the shares of bypassed levels have less noise.
         """
-        pairs = ((level, query) for level in self.levels for query in self.measured(level))
-        laws = [(sigma2, *each) for each in pairs if (sigma2 := self.sigma2(*each)) is not None]
+        laws = [(sigma2, level, query) for level, own in self.noise.items() for query, sigma2 in own.items()]
         for sigma2, level, query in sorted(laws)[-1:]:
             try:
                 DiscreteGaussian(sigma2)
@@ -200,6 +199,14 @@ class Shares:
         """Return the variance parameter of the noise of a query in an area; None where it is not measured."""
         rho = self.of_query(level, query, since=since)
         return 1 / rho if rho else None
+
+    @property
+    def noise(self) -> dict[str, dict[str, Fraction]]:
+        """Return the variance parameter of each query at each level, in areas with the budget of their level alone."""
+        return {
+            level: {query: found for query in own if (found := self.sigma2(level, query)) is not None}
+            for level, own in self.queries.items()
+        }
 
     def certificate(
         self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()

@@ -19,8 +19,7 @@ import polars as pl
 
 from stirred.data.columns import Columns, select
 from stirred.data.problems import bad_file, counted, listed
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
-from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Level, Places
+from stirred.mechanisms.topdown.hierarchy.tree import Counts, GroupTotal, Level, Places
 
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
