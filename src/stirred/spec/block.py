@@ -124,7 +124,7 @@ def _shape(block: Any) -> type[BaseModel]:
             described = f"{words}; computed, and checked when read"
             found[key] = hints_of(own.fget)["return"] | None, Field(None, description=described)
         else:
-            found[key] = Literal[own], Field(...)
+            found[key] = Literal[own], Field(..., description="which kind this is")
     strict = ConfigDict(strict=True, extra="forbid", frozen=True)
     shape: type[BaseModel] = create_model(block.__name__, __config__=strict, __doc__=_first_line(block), **found)
     return shape

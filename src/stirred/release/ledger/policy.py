@@ -24,7 +24,7 @@ from stirred.spec.invariant import Margin, plural
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
-from stirred.spec.problems import MeasureProblem, Problem, placed, wrong
+from stirred.spec.problems import MeasureProblem, Problem, placed, setting, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
@@ -343,9 +343,9 @@ def _unstated_design(limit: Limit, entries: list[int]) -> Problem:
         what=f"entry {numbers(entries)}: {UNSTATED}, and so nothing shows that everything together is within the limit "
         f"{limit}",
         where=_place(limit),
-        remedy="state how the sample was drawn and what was lost on it (--design, --inner), or give the loss on the "
-        "sample itself, without --amplified; an entry that the ledger has already is added once more so, with "
-        "--includes and its number",
+        remedy=f"state how the sample was drawn and what was lost on it ({setting('design')}, {setting('inner')}), or "
+        f"give the loss on the sample itself, without {setting('amplified')}; an entry that the ledger has already is "
+        f"added once more so, with {setting('includes')} and its number",
     )
 
 

@@ -17,7 +17,7 @@ from stirred.release.ledger.total import total
 from stirred.spec.composition import compose
 from stirred.spec.document import to_document
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import StirredError, setting
 from stirred.spec.specification import Specification
 
 
@@ -126,7 +126,9 @@ def _check(account: Account, request: Request) -> None:
         what = "a derived product costs nothing, so it includes nothing and draws from no sample"
         raise bad_request(what, where="derived_from", remedy="leave out includes and sample")
     if request.sampling is not None and not request.amplified:
-        remedy = "say --amplified, or leave --design, --inner and --joint out"
+        remedy = (
+            f"say {setting('amplified')}, or leave {setting('design')}, {setting('inner')} and {setting('joint')} out"
+        )
         raise bad_request("a design is given for a loss that is not amplified", where="design", remedy=remedy)
     if request.sampling is not None and request.specification is not None:
         check_stated(request.sampling, request.specification)
