@@ -35,7 +35,7 @@ def init(
 
     Types and codes are guessed from the file, and marked as guesses.
     """
-    from stirred.data.draft import WARNING, draft_codebook
+    from stirred.data.codebook_file import WARNING, draft_codebook
     from stirred.data.frames import read_labels
     from stirred.data.place import file_at
     from stirred.data.problems import bad_file

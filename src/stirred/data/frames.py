@@ -121,8 +121,8 @@ def scan_frame(source: Path | str, *, given: bool = False, dialect: Dialect = PL
     place = Source.of(source).checked()
     if given:
         _check_harmless(place)
-    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
-    if not parts or _are_csv(parts):
+    parts = _parquet_parts(place)
+    if not parts:
         return (read_given(source, dialect) if given else read_frame(source)).lazy()
     try:
         frame = _scan_parquet(place, parts)
@@ -215,11 +215,9 @@ def _check_harmless(place: Source) -> None:
 
     Of 20,000 files with a few changed bytes 5 did so, and of 11,000 Arrow files none.
     """
-    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
-    if parts and not _are_csv(parts):
-        damaged = unreadable_parquet([part.path for part in parts], only_deadly=True)
-        if problems := [each for part, why in damaged.items() for each in unreadable(why, where=str(part)).problems]:
-            raise DataError(problems)
+    damaged = unreadable_parquet([part.path for part in _parquet_parts(place)], only_deadly=True)
+    if problems := [each for part, why in damaged.items() for each in unreadable(why, where=str(part)).problems]:
+        raise DataError(problems)
 
 
 def _no_records(place: Source) -> DataError:
@@ -231,7 +229,10 @@ def _no_records(place: Source) -> DataError:
 
 def parquet_parts(source: Path | str) -> list[FilePart]:
     """Return the Parquet files of a table in the order in which they are read; none of a table of another kind."""
-    place = Source.of(source).checked()
+    return _parquet_parts(Source.of(source).checked())
+
+
+def _parquet_parts(place: Source) -> list[FilePart]:
     parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     return [] if not parts or _are_csv(parts) else parts
 
