@@ -9,7 +9,7 @@ from stirred.data.problems import number
 from stirred.release.ledger.policy import left
 from stirred.release.ledger.row import by_part, numbers
 from stirred.spec.document import to_document
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -59,7 +59,7 @@ def facts(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
     who       households
     how much  epsilon 3
     """
-    from stirred.spec.rows import rows_text
+    from stirred.spec.text import rows_text
 
     if rows:
         emit(rows_text(rows, width=width(), indent=indent, whole=["next"]))
@@ -73,7 +73,7 @@ def bullets(items: Sequence[str], *, indent: int = 2) -> None:
 
 def five(words: Any, *, indent: int = 0, without: str = "") -> None:
     """Print what is not protected, and the five answers."""
-    from stirred.spec.explain import NOT_PROTECTED
+    from stirred.spec.explanation import NOT_PROTECTED
 
     emit(" " * indent + f"{NOT_PROTECTED}:")
     bullets(words.not_protected, indent=indent + 2)
@@ -89,9 +89,9 @@ def paragraph(text: str) -> None:
 
 def wrapped(text: str, *, first: str = "", rest: str = "") -> str:
     """Return text wrapped to the width, with the given indents; words are never broken."""
-    from stirred.spec import rows
+    from stirred.spec.text import wrapped as wrapped_to
 
-    return rows.wrapped(text, width=width(), first=first, rest=rest)
+    return wrapped_to(text, width=width(), first=first, rest=rest)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -30,7 +30,7 @@ from stirred.release.tables import Expectation, expectations
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.given_numbers import loss
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem, StirredError, placed

@@ -52,7 +52,7 @@ def show(
     `show` may be left out. The page is compared with the checksums of the release.
     """
     from stirred.report.editions import edition_of
-    from stirred.spec.brief import promise_rows
+    from stirred.spec.explanation import promise_rows
 
     found = edition_of(bundle, edition)
     if out is not None:

@@ -14,7 +14,7 @@ SCHEMAS: Final = {
     "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
     "policy": "stirred.release.ledger.policy",
-    "specification": "stirred.spec.document_schema",
+    "specification": "stirred.spec.document",
 }
 
 

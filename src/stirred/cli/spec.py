@@ -16,7 +16,7 @@ from stirred.cli.spec_given import counted, factors, invariant, output_premetric
 if TYPE_CHECKING:
     from stirred.spec import Derivation
     from stirred.spec.catalogue import CatalogueEntry
-    from stirred.spec.price import Price
+    from stirred.spec.prices import Price
     from stirred.spec.problems import SpecificationError
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def show(name: Name, budget: Budget = None, json: Json = False) -> None:
 
 
 def _show(entry: CatalogueEntry) -> None:
-    from stirred.spec.explain import explain
+    from stirred.spec.explanation import explain
 
     specification = entry.specification
     words = explain(specification)
@@ -120,8 +120,8 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
 
     What is not protected comes first.
     """
-    from stirred.spec.explain import NOT_PROTECTED
-    from stirred.spec.explain import explain as in_words
+    from stirred.spec.explanation import NOT_PROTECTED
+    from stirred.spec.explanation import explain as in_words
 
     entry = read(name, budget=budget)
     words = in_words(entry.specification)
@@ -169,7 +169,7 @@ def compare(
     There is an overall verdict only where a theorem gives one.
     """
     from stirred.spec import compare as compare_specifications
-    from stirred.spec.price import CALLED, axes
+    from stirred.spec.prices import CALLED, axes
 
     first, second = read_two(a, b, budget=budget)
     units = {first.specification.input_premetric.unit, second.specification.input_premetric.unit}
@@ -218,7 +218,7 @@ def compare(
 
 def _prices(entry: CatalogueEntry, count: list[str] | None, beta: str) -> tuple[Price, ...]:
     """Return the prices of the invariants, with those of the stated numbers of values that concern them."""
-    from stirred.spec.price import axes, price
+    from stirred.spec.prices import axes, price
 
     known = axes(entry.specification)
     with told_by_options():

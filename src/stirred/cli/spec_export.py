@@ -28,8 +28,8 @@ def lint(
 
     Exits with 1 on a serious finding.
     """
-    from stirred.spec.finding import SERIOUS
-    from stirred.spec.lint import lint as check
+    from stirred.spec.findings import SERIOUS
+    from stirred.spec.findings import lint as check
 
     if records is not None and records < 1:
         raise wrong(f"{records} is not a number of records", where="--records", remedy="write 1 or more")

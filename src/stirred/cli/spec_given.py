@@ -10,7 +10,7 @@ from stirred.cli.option_words import told_by_options, wrong
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
     from stirred.spec.catalogue import CatalogueEntry
-    from stirred.spec.price import Price
+    from stirred.spec.prices import Price
 
 
 def read(name: str, *, budget: str | None = None) -> CatalogueEntry:

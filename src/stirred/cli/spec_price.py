@@ -31,7 +31,7 @@ def pull_back(
 
     Before an edit, a recode, an imputation, a join. Steps without a factor are refused.
     """
-    from stirred.spec.pull_back import pull_back as pulled
+    from stirred.spec.convert import pull_back as pulled
 
     entry = read(name, budget=budget)
     with told_by_options():
@@ -52,8 +52,8 @@ def price(
 
     The budget at which noise would almost surely leave the figures as they are: no guarantee.
     """
-    from stirred.spec.price import CALLED
-    from stirred.spec.price import price as priced
+    from stirred.spec.prices import CALLED
+    from stirred.spec.prices import price as priced
 
     entry = read(name, budget=budget)
     specification = entry.specification

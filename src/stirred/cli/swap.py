@@ -386,8 +386,8 @@ def _carry_out(planned: PlanFile, *, seed: str | None, verbose: bool, quiet: boo
 def _show_released(prepared: Prepared, out: Path, account: tuple[int, Total] | None, *, seeded: bool) -> None:
     """Print where the bundle is, what it promises, its account, and what to do next."""
     from stirred.cli.plan_shown import ledger_text, other_file_lines
-    from stirred.spec.brief import promise_rows
     from stirred.spec.doubts import NOTHING_PROMISED
+    from stirred.spec.explanation import promise_rows
 
     publish = shlex.join(["stirred", "publish", str(out), FOLDER])
     if prepared.plan.epsilon.is_infinite:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from stirred.mechanisms.contract.release import Progress
 from stirred.mechanisms.contract.shown import Grid, Picture
 from stirred.spec.exact import Exact
-from stirred.spec.rows import Row
+from stirred.spec.text import Row
 
 # ---- swaps --------------------------------------------------------------------------------------------------
 
