@@ -131,7 +131,7 @@ def test_a_draft_declares_decimal_commas(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_proposal_with_a_doubt_that_refuses_ends_as_a_plan_does(capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"{n},{n % 4},{n % 3},{'wxyz'[n % 4]}\n" for n in range(120))
     Path("homes.csv").write_text("hid,region,size,land\n" + rows)  # land tells the region
-    asked = ["plan", "homes.csv", "--id", "hid", "--swap", "region", "--exact", "region x size"]
+    asked = ["advise", "homes.csv", "--id", "hid", "--swap", "region", "--exact", "region x size"]
     shown = said(capsys, *asked)
     assert "doubt tells:land (refuses the release)" in shown
     assert "or accept it: --accept tells:land" in shown
@@ -219,7 +219,7 @@ def test_a_plan_in_another_encoding_is_to_be_saved_as_utf8(capsys: pytest.Captur
 def test_a_missing_text_of_a_match_variable_is_answered_with_both_steps(capsys: pytest.CaptureFixture[str]) -> None:
     Path("homes.csv").write_text(HOMES.replace("\n7,3,", "\n7,NaN,"))
     shown = said(capsys, "plan", "p.toml", plan=PLAN)
-    assert "and for a match or swap variable --missing-as code, too" in shown
+    assert "and for a match or swap variable --set missing_as=code, too" in shown
     both = PLAN.replace("[mechanism]", 'missing = ["NaN"]\nmissing_as = "code"\n[mechanism]')
     said(capsys, "plan", "p.toml", code=0, plan=both)
 

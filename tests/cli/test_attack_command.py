@@ -172,7 +172,7 @@ def test_a_table_that_a_release_does_not_have_has_no_error(
     ("options", "said"),
     [
         (["--area", "block"], "it is about attacks"),
-        (["--family", "--attack"], "no plan names are not drawn"),
+        (["--family", "changed", "--attack"], "no plan names are not drawn"),
         (["--attack", "--learn", "none"], 'there is no column "none"'),
     ],
 )

@@ -127,7 +127,9 @@ def test_remedies_of_a_plan_name_its_keys(patients: Path, capsys: pytest.Capture
     run(["plan", "plan.toml"])
     assert "name it with --id born" in (told := capsys.readouterr().err)
     assert "(in the plan --id is id under [data])" in told
-    both = Doubt(kind="missing", about="a", what="", remedy="say so: --missing NA (in a plan: missing under [data])")
+    both = Doubt(
+        kind="missing", about="a", what="", remedy="say so: --set missing=NA (in a plan: missing under [data])"
+    )
     assert "in the plan" not in both.problem_of_plan.remedy.split("; or accept")[0]
 
 
@@ -183,7 +185,7 @@ def test_values_of_a_step_are_set_apart(patients: Path, capsys: pytest.CaptureFi
     (patients / "one.csv").write_text("day\n2024-01-05\n2024-01-07\n")
     step = '\n[[prepare]]\nstep = "date"\ncolumn = "day"\nto = "month"\n'
     Path("plan.toml").write_text(TABLES.replace("patients.csv", "one.csv") + step)
-    assert run(["prepare", "one.csv", "--plan", "plan.toml"]) == 0
+    assert run(["plan", "plan.toml", "--prepared", "one.csv"]) == 0
     assert "1 value, 2024-01" in capsys.readouterr().out
 
 
@@ -257,6 +259,6 @@ def test_a_plan_of_any_mechanism_is_written(patients: Path, capsys: pytest.Captu
         "--set",
         "rho=1/2",
     ]
-    ask = ["plan", "patients.csv", "--id", "case", "--unit", "person", *options]
+    ask = ["plan", "patients.csv", "--id", "case", "--set", "unit=person", *options]
     assert run([*ask, "--write", "tables.toml"]) == 0, capsys.readouterr().err
     assert run(["plan", "tables.toml"]) == 0, capsys.readouterr().err

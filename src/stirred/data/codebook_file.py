@@ -262,7 +262,7 @@ def _problem(detail: Any, *, place: EntryPlace, model: type[BaseModel], hint: st
         return where.problem(*found)
     message = str(detail["msg"])
     what = f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}"
-    return where.problem(what, "see `stirred schema codebook`")
+    return where.problem(what, "see `stirred plan --schema codebook`")
 
 
 def _brief(value: Any) -> str:

@@ -442,7 +442,7 @@ def null_problem(column: pl.Series, *, source: str, role: str) -> Problem | None
         what=f"values are missing in the {role} variable ({counted(rows, total=count)})",
         where=f'{source} "{column.name}"',
         remedy="fill them in, for instance with a code for 'unknown', or remove the records; or let a missing value be "
-        'a code of its own: --missing-as code (in a plan: missing_as = "code" under [data])',
+        'a code of its own: --set missing_as=code (in a plan: missing_as = "code" under [data])',
     )
 
 

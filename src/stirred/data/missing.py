@@ -64,8 +64,8 @@ def _doubt(name: str, rows: Mapping[str, int]) -> Doubt:
         about=name,
         what=f'"{name}" has {" and ".join(told)}: is that a missing value or a code{namibia}?',
         public=f'"{name}" has texts that may mean a missing value',
-        remedy=f"if it is missing, say so: --missing {option} (in a plan: missing = [{listed(texts)}] under [data]), "
-        'and for a match or swap variable --missing-as code, too (missing_as = "code"); '
+        remedy=f"if it is missing, say so: --set missing={option} (in a plan: missing = [{listed(texts)}] under "
+        '[data]), and for a match or swap variable --set missing_as=code, too (missing_as = "code"); '
         "if it is a code, list it among the codes of the codebook",
     )
 

@@ -37,7 +37,7 @@ _GLANCE: Final = 1_000
 _LOOKED_AT: Final = 2_000_000
 # With more rows to a value a column is no id of a household, but its number inside a house, or a type.
 _ROWS_TO_A_HOUSEHOLD: Final = 20
-_PERSONS: Final = 'if a row is a person, say so with --unit person (unit = "person" in a plan)'
+_PERSONS: Final = 'if a row is a person, say so with --set unit=person (unit = "person" in a plan)'
 
 
 def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: Sequence[str] = ()) -> Iterator[Doubt]:

@@ -110,5 +110,5 @@ def _instead(ledger: Ledger, earlier: Sequence[int]) -> str:
     """Say what to do instead of a further run: finish the one that is open, or use the one that was made."""
     unfinished = [entry for number in earlier if (entry := ledger.entry(number)).status == RESERVED]
     if unfinished:
-        return f"finish that run, at no further cost: `stirred resume {unfinished[-1].place}`"
+        return f"finish that run, at no further cost: `stirred release --resume {unfinished[-1].place}`"
     return "use the earlier release; another plan, chosen after looking at it, is a choice among runs as well"

@@ -284,7 +284,7 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,
-        remedy="see docs/plans.md, or `stirred schema plan`",
+        remedy="see docs/plans.md, or `stirred plan --schema plan`",
     )
 
 

@@ -209,7 +209,7 @@ def tell_how_to_finish(error: BaseException, ledger: Ledger, entry: Entry, place
         return  # the bundle is there
     error.add_note(
         f"The draw of entry {entry.number} of the ledger {ledger.name} is kept: "
-        f"`stirred resume {place.out}` finishes the same release at no further cost. "
+        f"`stirred release --resume {place.out}` finishes the same release at no further cost. "
         f"`{abort_command(ledger.name, entry.number)}` gives it up; it then counts as spent."
     )
 

@@ -261,7 +261,7 @@ def _problems(error: ValidationError, source: str) -> list[Problem]:
 
 def _in_words(kind: str, given: str, message: str) -> tuple[str, str]:
     """Return a validation message as a person would say it."""
-    schema = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
+    schema = "see `stirred plan --schema specification`, or an example from `stirred spec export NAME --format json`"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return "an invariant needs a kind: margin, named or inequality", 'write such as {"kind": "margin", ...}'
     if kind.endswith("_type") or kind.endswith("_parsing"):

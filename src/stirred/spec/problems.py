@@ -82,6 +82,8 @@ def in_python(text: str) -> str:
     redraw_law: name it with Microdata(id=["mark"]), or type `stirred plan --rate 1/2`
     >>> print(in_python(f"name it with --id {as_option('house id')}; or --accept {as_option('tells:size, all')}"))
     name it with Microdata(id=["house id"]); or accept=["tells:size, all"]
+    >>> print(in_python("say so with --set missing=NA; or --set unit=person"))
+    say so with Microdata.with_missing(["NA"]); or unit="person"
     >>> print(in_python("state it: --kappa household:person=K"))
     state it: units=[UnitFactor(old="household", new="person", factor=K, because=...)]
     """
@@ -111,6 +113,9 @@ def _argument(found: re.Match[str]) -> str:
     option, value, colon = found.groups()
     if option is None:
         return found[0]
+    if option == "set" and value is not None and "=" in value:
+        option, _, value = value.partition("=")
+        option = option.replace("_", "-")
     name = option.replace("-", "_")
     if colon:
         return f"{name}{':' if value is None else ' ' + value + ':'}"
