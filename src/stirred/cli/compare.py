@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stirred.utility.comparison import MechanismComparison
 
 _OF_AREA: Final = ("area", "records", "share_changed")
-_OF_PLANS: Final = ("family", "expect_from", "attack", "area", "known", "learn")
+_OF_PLANS: Final = ("equal", "expect_from", "attack", "area", "known", "learn")
 _OF_SPECIFICATIONS: Final = ("kappa", "because", "count", "beta", "budget")
 
 
@@ -43,8 +43,9 @@ class ThingsOptions(UnitOptions):
     """`stirred compare`."""
 
     things: Names = argument("PLAN.toml|BUNDLE|SPEC...", "All of one kind; a SPEC is a file, or a catalogue name.")
-    family: Literal["changed", "epsilon"] | None = option(
-        "With one plan: all members of the swapping family, at an equal share of changed records, or an equal loss.",
+    equal: Literal["changed", "epsilon"] = option(
+        "Of one plan: all members of the swapping family, at an equal share of changed records or an equal loss.",
+        "changed",
     )
     expect_from: Literal["margins", "this-data"] = option(
         "Of plans: what errors of tables are expected from; this-data is confidential.", "margins"
@@ -65,8 +66,9 @@ class ThingsOptions(UnitOptions):
 def compare(options: ThingsOptions, progress: Progress | None) -> Outcome:
     """Compare plans, releases or specifications, any number.
 
-    Plans for one file: promise, cost, and who is exposed. Releases: promise, exposure, accuracy, validity.
-    Specifications: block by block, with prices of what is published exactly; one specification is priced alone.
+    Plans for one file: promise, cost, and who is exposed; one plan alone with its swapping family. Releases: promise,
+    exposure, accuracy, validity. Specifications: block by block, with prices of what is published exactly; one
+    specification is priced alone.
     There is an overall verdict only where a theorem gives one, and nothing is ranked across flavors.
     """
     kinds = {_kind(name) for name in options.things}
@@ -242,13 +244,14 @@ def _plans(options: ThingsOptions, plans: Sequence[Path], progress: Progress | N
     from stirred.report.comparison import comparison_page
     from stirred.utility.comparison import compare_mechanisms
 
-    attack, out, source, equal = options.attack, options.out, options.expect_from, options.family
-    if (equal is not None) == (len(plans) > 1):
-        what = "one plan is compared with its family, or several with each other"
-        raise bad_plan(what, where="stirred compare", remedy="give one plan and --family, or two plans and more")
+    attack, out, source = options.attack, options.out, options.expect_from
+    equal = options.equal if len(plans) == 1 else None  # several plans are compared with each other, as they are
+    if equal is None and "equal" in options.model_fields_set:
+        what = "one plan is compared with its family, and several with each other"
+        raise bad_plan(what, where="--equal", remedy="leave it out, or give one plan")
     if out is not None and out.exists():
         raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
-    _check_attack(options)
+    _check_attack(options, family=equal is not None)
     prepared = _prepared(plans)
     first = prepared[0]
     persons = {each.inputs["persons"] for each in prepared if "persons" in each.inputs}
@@ -325,9 +328,9 @@ def _planned(name: str, prepared: Prepared, tables: Sequence[Sequence[str]], sou
     return compare_mechanisms(prepared.data, own, errors=errors, plans=[prepared.plan])[0]
 
 
-def _check_attack(options: ThingsOptions) -> None:
+def _check_attack(options: ThingsOptions, *, family: bool) -> None:
     """Refuse options that say nothing without the others."""
-    if options.attack and options.family:
+    if options.attack and family:
         what = "members of the family that no plan names are not drawn"
         raise bad_plan(what, where="--attack", remedy="write each as a plan, and compare the plans")
     for name in ("area", "known", "learn"):

@@ -141,7 +141,10 @@ def density(options: DensityOptions, _: Any) -> Outcome:
     low, high = limits.doubles
     return Outcome(
         values={**_ends(limits), "mechanism": mechanism, "method": options.method, "distance": records},
-        rows=[("density", f"from {low:.6g} to {high:.6g}"), ("of", f"{mechanism} of {records} records, any model")],
+        rows=[
+            ("density", f"from {low:.6g} to {high:.6g}"),
+            ("of", f"{mechanism} of {records} records, any model of them"),
+        ],
     )
 
 

@@ -73,7 +73,7 @@ RENAMED_OPTIONS: Final[dict[str, str]] = {
     "attack --address-error": "`--made address_error=SHARE`",
     "attack --age-error": "`--made age_error=SHARE`",
     "attack --coverage": "`--made coverage=SHARE`",
-    "compare --equal": "`--family changed` or `--family epsilon`",
+    "compare --family": "`stirred compare PLAN.toml`, with one plan",
     "plan --engine": "[engine] in the plan, or `stirred release --engine`",
     "plan --expect-persons": "a second `--expect-from`",
     "plan --master": "[engine] in the plan, or `stirred release --master`",

@@ -399,7 +399,7 @@ def _stronger_words(prepared: Prepared, found: StrongerMember, written: Path | N
     """Say in one line which relative promises more at an equal share of changed records."""
     source = written or Path(prepared.planned.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"
-    return f"{found.name}: ε={found.epsilon.shown()} at equal change; stirred compare {plan} --family changed"
+    return f"{found.name}: ε={found.epsilon.shown()} at equal change; stirred compare {plan}"
 
 
 def _details(prepared: Prepared, curve: Sequence[tuple[Fraction, Exact]]) -> Iterator[OutputBlock]:

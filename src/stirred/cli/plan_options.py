@@ -270,6 +270,8 @@ def run_command(options: PlanOptions, file: Path, prepared: Prepared) -> str:
         told["ledger"] = prepared.ledger.name  # a password is not printed
     words = ["stirred", "swap", str(file)]
     for name, value in {**told, "out": FOLDER}.items():
+        if isinstance(value, list) and name not in ("table", "set_"):
+            value = ",".join(f'"{each}"' if "," in each else each for each in value)
         for each in value if isinstance(value, list) else [value]:
             words += [f"--{name.rstrip('_')}", str(each)]
     return shlex.join(words)
