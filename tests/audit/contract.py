@@ -135,7 +135,7 @@ EXAMPLES: dict[type, list[Any]] = {
     ],
     MallowsSwap: [MallowsSwap(**ROLES, epsilon=epsilon) for epsilon in ("0", "1/2", "ln(3)", "4", "inf")],
     NoisySwap: [
-        NoisySwap.of_settings(NoisySwapSettings(**ROLES, rate=rate, noise_epsilon=epsilon), tables=tables)
+        NoisySwap(NoisySwapSettings(**ROLES, rate=rate, noise_epsilon=epsilon), tables=tables)
         for rate, epsilon, tables in (
             ("1/2", "1", [["county", "tenure"]]),
             ("1", "4*ln(5)", [["county", "tenure"], ["county"]]),

@@ -1,4 +1,4 @@
-"""`stirred budget` as a user runs it: the numbers of the theorems, losses rounded up, and every refusal."""
+"""`stirred spec budget` as a user runs it: the numbers of the theorems, losses rounded up, and every refusal."""
 
 from __future__ import annotations
 

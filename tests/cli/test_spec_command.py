@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stirred.data.codebook import toml_value
+from stirred.data.codebook_file import toml_value
 from stirred.spec import Specification, UnitFactor, catalogue, compare
 from stirred.spec.document import from_document, to_document, to_json
 from stirred.spec.explain import explain

@@ -53,7 +53,7 @@ def line(where: str, what: str, remedy: str) -> str:
     [
         ("a = ", "spec.toml: this is not TOML (Invalid value"),
         ("a = inf", 'spec.toml: this is not TOML (inf is not a number here; write "inf" in quotes for infinity)'),
-        ("schema_version = 1", "spec.toml domain: the key 'domain' is missing. Fix: add it."),
+        ("schema_version = 1", "spec.toml domain: 'domain' is missing. Fix: add it."),
     ],
 )
 def test_a_specification_in_toml_is_checked_as_strictly(refused: Refused, text: str, said: str) -> None:
@@ -97,10 +97,11 @@ FILES: list[tuple[bytes, list[tuple[str, str, str]]]] = [
                "write an object with domain, multiverse, input_premetric, output_premetric and budget")]),
 ]  # fmt: skip
 WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
-    ({"extra": 1}, [(" extra", "there is no key 'extra' here", "remove it, or check its spelling")]),
+    ({"extra": 1}, [(" extra", "there is no setting called 'extra'", "remove it, or check its spelling")]),
     ({"multiverse": {"invariants": [{"kind": "margn", "of": "x"}]}, "input_premetric": {"name": "d_HamS"}},
-     [(" multiverse.invariants entry 1", "an invariant needs a kind: margin, named or inequality",
-       'write such as {"kind": "margin", ...}'), (" input_premetric.unit", "the key 'unit' is missing", "add it")]),
+     [(" multiverse.invariants entry 1", "there is no kind 'margn'",
+       "did you mean 'margin'? There are margin, named, inequality"),
+      (" input_premetric.unit", "'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
      [(" output_premetric.name",
        "'D_Foo': input should be 'D_Mult', 'D_Max', 'D_Mult^delta', 'D_NoR', 'D_Renyi', 'D_GDP', 'D_TV', "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stirred.data.codebook import Codebook, entry_toml, hierarchy_toml, link_toml, quoted, variable_toml
+from stirred.data.codebook import Codebook
+from stirred.data.codebook_file import entry_toml, hierarchy_toml, link_toml, quoted, variable_toml
 
 
 def as_toml(codebook: Codebook) -> str:

@@ -15,12 +15,12 @@ from stirred.data.codebook import (
     FILES,
     Codebook,
     CodeHierarchy,
+    CodeTree,
     StructuralZero,
     Type,
     Variable,
 )
-from stirred.data.codebook_file import json_schema
-from stirred.data.hrc import CodeTree, parse_hrc, read_hrc
+from stirred.data.codebook_file import json_schema, parse_hrc, read_hrc
 from stirred.data.problems import DataError
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import StirredError
@@ -229,7 +229,7 @@ def test_all_mistakes_are_told_at_once_with_file_and_key(tmp_path: Path) -> None
         Codebook.from_toml(text, source="book.toml", folder=tmp_path)
     assert [(p.where.replace(str(tmp_path), "."), p.what) for p in refusal.value.problems] == [
         ("book.toml colour", "there is no setting called 'colour'"),
-        ("book.toml [link] hid", "3: input should be a valid string"),
+        ("book.toml [link] hid", "3 is not text"),
         ('book.toml variables "age" file', "'people': input should be 'households' or 'persons'"),
         ("book.toml variables entry 3 name", "'name' is missing"),
         # That "tenure" now has no codes, and that B is none of them, follows from this.

@@ -21,6 +21,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.protocol import EngineError, Sources
 from stirred.engines.spark.engine import SparkEngine
+from stirred.mechanisms.protocol import for_sampling
 from stirred.mechanisms.records import bulk
 from stirred.mechanisms.records import files as files_of_swap
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
@@ -104,7 +105,7 @@ def test_neither_records_nor_keys_are_in_any_log(
     data, spark_engine.sources = given(tmp_path)
     member = PermutationSwap(match=["size"], swap=["county"], rate="1/2").on(spark_engine)
     released(member, data, "logged")
-    plan = member.for_sampling(member.plan(data, doubts=False))
+    plan = for_sampling(member.plan(data, doubts=False))
     frame = pl.read_parquet(spark_engine.sources["households"][1])
     frame.drop("size").write_parquet(spark_engine.sources["households"][1])
     with pytest.raises(EngineError, match="failed on the cluster"):

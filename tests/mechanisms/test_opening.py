@@ -18,7 +18,7 @@ from stirred.data.problems import PlanError
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.mechanisms import registry
 from stirred.mechanisms.plain import PlainMechanism, Settings
-from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.protocol import Mechanism, for_sampling
 from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
@@ -60,7 +60,7 @@ def test_a_plan_that_was_not_searched_for_doubts_is_never_released(name: str, tm
 @pytest.mark.parametrize("name", ["permutation-swap", "targeted-record-swap", "noisy-tables", "topdown"])
 def test_a_plan_for_sampling_makes_test_draws_alone(name: str, tmp_path: Path) -> None:
     mechanism, data = given(name, tmp_path)
-    plan = mechanism.for_sampling(mechanism.plan(data, doubts=False))
+    plan = for_sampling(mechanism.plan(data, doubts=False))
     with pytest.raises(DoubtError, match="test draws, which need a seed"):
         mechanism.release(data, Entropy.from_os(), plan=plan)
     assert mechanism.release(data, Entropy.from_seed("a test"), plan=plan).specification.seeded

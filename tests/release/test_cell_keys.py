@@ -81,7 +81,7 @@ def test_tables_go_through_bundle_report_audit_and_publication(folder: Path) -> 
     page = (folder / "website" / "report.html").read_text()
     assert "show the same noise" in page
     assert "Perturbation table" in page
-    inside = pl.read_parquet(folder / "out" / "internal" / "cells" / "1.parquet")
+    inside = pl.read_parquet(folder / "out" / "internal" / "noise" / "1.parquet")
     assert {"pre_sd_count", "ckey", "pcv", "pvalue"} <= {*inside.columns}
 
 

@@ -250,6 +250,8 @@ def test_a_plan_by_the_earlier_name_promises_the_same(folder: Path, capsys: pyte
     later = facts(["plan", "plan.toml", "--json"], capsys)["specification"]
     (folder / "plan.toml").write_text(by_earlier_name(PLAN), encoding="utf-8")
     assert facts(["plan", "plan.toml", "--json"], capsys)["specification"] == later
+    assert command(["plan", "plan.toml", "--epsilon", "2"]) == 2
+    assert "--epsilon: no rate decides the loss of noisy tables after a swap" in capsys.readouterr().err
     told = ["--mechanism", "noisy", "--rate", "1/10", "--set", "noise_epsilon=1", "--codebook", "codebook.toml"]
     tables = ["--table", "county x tenure", "--table", "county x size"]
     roles = ["homes.parquet", "--match", "size", "--swap", "county"]

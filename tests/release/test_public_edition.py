@@ -337,11 +337,14 @@ class SameAnswers:
         self._kept = kept
         self.kept: dict[str, dict[str, Any]] = {}
 
-    def __call__(self, query: Perturbation, true: Any, *, chunk: int | None = None) -> Any:
+    def __call__(self, query: Perturbation, true: Any, *, chunk: int | None = None, inside: Any = None) -> Any:
         before, noise = (self._kept[query.title][name].to_numpy() for name in query.columns)
         own = zip(query.columns, (true, before + noise - true), strict=True)
         self.kept.setdefault(query.title, {}).update(own)
         return before + noise
+
+    def keep_only(self, query: Perturbation, chosen: Any, *, chunk: int) -> None:
+        pass
 
 
 def as_if(release: Release, seen: Prepared) -> Release:

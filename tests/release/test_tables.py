@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.data.problems import PlanError
-from stirred.data.spelling import crossed
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.release import tables as module
@@ -21,6 +20,7 @@ from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate, wanted_tables
+from stirred.spec.spelling import crossed
 from tests.depth import examples
 from tests.release.bundles import households, persons, read
 

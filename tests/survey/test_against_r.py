@@ -12,6 +12,7 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.survey.estimates.mechanism import SurveyEstimates
+from tests.mechanisms.tables.making import TrueAnswers
 
 HERE = Path(__file__).parent / "r"  # survey.R made the files, and wrote what R says
 EXPECTED = pl.read_csv(HERE / "expected.csv").with_columns(pl.col("variable", "domain").fill_null(""))
@@ -26,7 +27,7 @@ VALUES: dict[str, list[str | int]] = {
 
 def design_of(columns: str) -> dict[str, Any]:
     named = dict(word.split("=") for word in columns.split())
-    lists = {name: named[name].split(",") for name in ("ids", "strata", "fpc") if name in named}
+    lists: dict[str, Any] = {name: named[name].split(",") for name in ("ids", "strata", "fpc") if name in named}
     return {**lists, **{name: named[name] for name in ("weights",) if name in named}, "nest": "nest" in named}
 
 
@@ -54,7 +55,7 @@ def without_noise(file: str, columns: str) -> dict[tuple[str, str, str], dict[st
         replace(each, queries={role: replace(query, step=Fraction(1, 10**9)) if role in ROUNDED else query
                                for role, query in each.queries.items()}) for each in plan.estimates
     ]  # fmt: skip
-    found = survey.answered(data, replace(plan, estimates=tuple(finely)), lambda _, true: true, lambda *_: None)
+    found = survey.answered(data, replace(plan, estimates=tuple(finely)), TrueAnswers(), lambda *_: None)
     rows = found["estimates"].rows(named=True)
     return {(row["kind"], "y/x" if row["kind"] == "ratio" else row["variable"], _domain(row)): row for row in rows}
 

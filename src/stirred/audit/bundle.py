@@ -31,7 +31,7 @@ from stirred.data.bundle import (
 )
 from stirred.data.place import MANIFEST
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.registry import build, is_installed, mechanism_class, settings_for
+from stirred.mechanisms.registry import EARLIER, build, is_installed, mechanism_class, settings_for
 from stirred.spec.document import account_in, from_json, mechanism_in
 from stirred.spec.explain import explain
 from stirred.spec.problems import Problem, StirredError
@@ -160,7 +160,7 @@ def _audit_files(bundle: BundleFiles, making: _Making, found: Findings) -> None:
 
 
 def _audit_words(bundle: BundleFiles, mechanism: Mechanism | None, found: Findings) -> None:
-    known = mechanism is not None and bundle.same_version and not mechanism.earlier
+    known = mechanism is not None and bundle.same_version and mechanism.name not in EARLIER
     method = mechanism.in_words if mechanism is not None and known else None
     specification = bundle.specification
     audit_pages(bundle.public, specification, method=method, same_version=bundle.same_version, found=found)

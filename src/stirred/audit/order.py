@@ -30,7 +30,7 @@ from stirred.audit.order_relations import (
     standardised,
 )
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.protocol import Mechanism, for_sampling
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import permutation
 from stirred.spec.problems import wrong
@@ -195,7 +195,7 @@ def _runnable(mechanism: Any, id: str | None, kept: dict[str, None]) -> Run:
         data = Microdata(households=frame, id=(str(id),)) if ours else frame
         # Nothing of these runs is published: doubts about the file are not the question here.
         own = isinstance(mechanism, Mechanism)
-        more = {"plan": mechanism.for_sampling(mechanism.plan(data, doubts=False))} if own else {}
+        more = {"plan": for_sampling(mechanism.plan(data, doubts=False))} if own else {}
         if own and not entropy.seeded:  # a draw that no doubt refuses is a test draw
             entropy = Entropy.from_seed(entropy.kept.hex())
         found = run(data, entropy, **more)

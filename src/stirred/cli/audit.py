@@ -17,8 +17,7 @@ from stirred.cli.options import Names, Text, argument, command, option
 from stirred.cli.output import exactly, picked
 from stirred.cli.spec_budget import rounded_down
 from stirred.mechanisms.groups import FactRows, Outcome, Title
-from stirred.mechanisms.registry import DEFAULT, build, full_name, mechanism_class, settings_for
-from stirred.mechanisms.registry import names as mechanism_names
+from stirred.mechanisms.registry import DEFAULT, build, family, full_name, mechanism_class, settings_for
 from stirred.spec.document import number_out
 from stirred.spec.problems import Problem, SpecificationError, StirredError, wrong
 
@@ -84,7 +83,8 @@ def _short(name: str) -> str:
 
 def _stratum_audited(given: str | None) -> tuple[str, Any]:
     """Return the mechanism of this name, which may be its first word, if it can be audited on one stratum."""
-    known = {name: kind for name in mechanism_names() if hasattr(kind := mechanism_class(name), "stratum_settings")}
+    swaps = {name: mechanism_class(name) for name in family()}
+    known = {name: kind for name, kind in swaps.items() if kind.family and kind.family.stratum_settings is not None}
     for name, kind in known.items():
         if (given or DEFAULT) in (name, _short(name)):
             return name, kind
@@ -94,7 +94,7 @@ def _stratum_audited(given: str | None) -> tuple[str, Any]:
 
 def _setting(kind: Any, **given: str | None) -> dict[str, str]:
     """Return the settings that this mechanism has on a stratum; refuse missing ones and those it has not."""
-    wanted = kind.stratum_settings
+    wanted = kind.family.stratum_settings
     problems = [
         Problem(what=f"{kind.title} has none", where=_option(name), remedy="leave the option out")
         for name, value in given.items()

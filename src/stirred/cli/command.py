@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from stirred.mechanisms.protocol import Command
+    from stirred.mechanisms.groups import Command
+    from stirred.spec.misfits import Misfit
+    from stirred.spec.problems import Problem
 
 _FOR_ALL: Final = {"json": "Print the same facts as JSON.", "quiet": "Show no progress."}
 
@@ -97,10 +99,7 @@ def built(commands: tuple[Command, ...]) -> dict[str, Any]:
     own = typer.Typer(rich_markup_mode=None)
     own.callback()(_nothing)
     for command in commands:
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True} if command.gone else {}
-        own.command(command.name, help=command.help, hidden=command.gone, context_settings=anything)(
-            _as_function(command)
-        )
+        own.command(command.name, help=command.help)(_as_function(command))
     return dict(typer.main.get_command(own).commands)  # type: ignore[attr-defined]
 
 
@@ -172,11 +171,11 @@ def _hint(name: str, info: FieldInfo) -> Any:
     if several:
         form = f"{typed} {_mark(info, 'form') or 'TEXT'}"
         return Annotated[list[str] | None, opt(form, f"{described} Repeatable.", **more)]
-    if get_origin(kind) is Literal:
+    if _is_choice(kind):
         choices = ", ".join(map(str, get_args(kind)))
         return Annotated[str | None, opt(f"{typed} NAME", f"{described} One of {choices}.", **more)]
     form = _mark(info, "form") or ("FILE" if kind is Path else "NUMBER" if kind in (int, float) else "TEXT")
-    return Annotated[str | None, opt(f"{typed} {form}", described, hidden=bool(_mark(info, "gone")), **more)]
+    return Annotated[str | None, opt(f"{typed} {form}", described, **more)]
 
 
 def checked(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
@@ -184,30 +183,34 @@ def checked(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
     from pydantic import ValidationError
 
     from stirred.data.problems import PlanError
+    from stirred.spec.misfits import misfits
+
+    told = {name: value for name, value in given.items() if value not in (None, [], False)}
+    try:
+        return model.model_validate(told)
+    except ValidationError as error:
+        found = misfits(error.errors(), told, model, remedy="see --help for what it takes", examples=False)
+        raise PlanError(_problem(model, told, each) for each in found) from None
+
+
+def _problem(model: type[BaseModel], told: Mapping[str, Any], found: Misfit) -> Problem:
+    """Return what is wrong with an option in the words of the command line."""
     from stirred.spec.problems import Problem
 
-    try:
-        return model.model_validate({name: value for name, value in given.items() if value not in (None, [], False)})
-    except ValidationError as error:
-        problems = []
-        for detail in error.errors(include_url=False):
-            name = str((*detail["loc"], "options")[0])
-            field = model.model_fields.get(name)
-            where = (field and _mark(field, "argument")) or f"--{name.rstrip('_').replace('_', '-')}"
-            message = str(detail["msg"]).removeprefix("Value error, ")
-            given_text, remedy = repr(detail.get("input")), "see --help for what it takes"
-            what = f"{given_text}: {message[:1].lower()}{message[1:]}"
-            if detail["type"] == "missing":
-                what = "is needed"
-            elif detail["type"] == "literal_error":
-                what, remedy = f"{given_text} is not known", f"one of {', '.join(map(str, _choices(field)))}"
-            elif detail["type"] == "greater_than_equal":
-                least = detail["ctx"]["ge"]
-                what, remedy = f"{detail['input']} is below {least}", f"write {least} or more"
-            problems.append(Problem(what=what, where=where, remedy=remedy))
-        raise PlanError(problems) from None
+    name = str((*found.place, "options")[0])
+    field = model.model_fields.get(name)
+    what, remedy = found.what, found.remedy
+    if found.kind == "missing":
+        what, remedy = "is needed", "see --help for what it takes"
+    elif field is not None and found.kind == "literal_error":
+        choices = next(get_args(each) for each in (field.annotation, *get_args(field.annotation)) if _is_choice(each))
+        what, remedy = f"{told[name]!r} is not known", f"one of {', '.join(map(str, choices))}"
+    elif field is not None and found.kind == "greater_than_equal":
+        least = next(each.ge for each in field.metadata if hasattr(each, "ge"))
+        what, remedy = f"{told[name]} is below {least}", f"write {least} or more"
+    typed = f"--{name.rstrip('_').replace('_', '-')}"
+    return Problem(what=what, where=(field and _mark(field, "argument")) or typed, remedy=remedy)
 
 
-def _choices(info: FieldInfo | None) -> tuple[Any, ...]:
-    kinds = () if info is None else (info.annotation, *get_args(info.annotation))
-    return next((get_args(each) for each in kinds if get_origin(each) is Literal), ())
+def _is_choice(kind: Any) -> bool:
+    return get_origin(kind) is Literal

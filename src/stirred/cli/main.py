@@ -138,8 +138,8 @@ def _report(error: Exception, *, as_json: bool) -> int:
     """
     from stirred.cli.option_words import in_options
     from stirred.cli.output import emit_json, say
-    from stirred.data.spelling import elsewhere
     from stirred.spec.problems import Problem, StirredError
+    from stirred.spec.spelling import elsewhere
 
     if isinstance(error, StirredError):
         problems, code = tuple(in_options(problem) for problem in error.problems), error.exit_code

@@ -20,7 +20,7 @@ from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_file, bad_plan
 from stirred.data.sources import local_path
 from stirred.mechanisms.groups import FactRows, Outcome, OutputBlock, Title
-from stirred.mechanisms.protocol import Grid, doubt_rows, tunable
+from stirred.mechanisms.protocol import Grid, doubt_rows
 from stirred.release.advice import StrongerMember, stronger
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
@@ -341,12 +341,16 @@ def plan_outcome(
     fit = None if refusal is None else fitting(prepared)
     problems = [*problems_of(prepared.refuse), *(() if refusal is None else refusal.problems)]
     rates, mechanism, found = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)], prepared.mechanism, prepared.plan
-    curve = mechanism.losses(found, rates)
+    by_rate = mechanism.rate_losses(found)
+    curve = [] if by_rate is None else by_rate.losses(rates)
     target: dict[str, Any] = {}
     if epsilon is not None:
         with placed("--epsilon"):
-            wanted, tuned = loss(epsilon, where=""), tunable(mechanism)
-            both = [] if tuned is None else tuned.rates_reaching(found, wanted)
+            wanted = loss(epsilon, where="")
+            if by_rate is None:
+                remedy = "leave it out, and change the settings that decide it"
+                raise bad_plan(f"no rate decides the loss of {mechanism.title}", where="", remedy=remedy)
+            both = by_rate.reaching(wanted)
         rates_in_words = {"target_rates": [rate for rate, _ in both], "usable_rates": [str(rate) for _, rate in both]}
         target = {"target_epsilon": epsilon, **rates_in_words} if both else {}
     better = stronger(mechanism, found)

@@ -126,9 +126,9 @@ class OptionPlan:
     def planned(self) -> Planned:
         """Build the plan; raise if a required option is missing."""
         from stirred.data.problems import PlanError
-        from stirred.data.spelling import crossed
         from stirred.release.plan_file import planned
         from stirred.release.plan_sections import MechanismSection
+        from stirred.spec.spelling import crossed
 
         words, section = InOptions(self.command), None
         settings, data, release = self._settings()
@@ -192,18 +192,16 @@ class OptionPlan:
 
     def rate_for(self, epsilon: str) -> Fraction | None:
         """Return the gentlest rate that reaches a loss; None where nothing is lost at any rate."""
-        from stirred.mechanisms.protocol import tunable
         from stirred.release.prepared import prepare
         from stirred.spec.exact import ZERO
         from stirred.spec.given_numbers import loss
 
         prepared = prepare(self.with_(rate="1/2").planned())
         target = loss(epsilon, where="--epsilon")
-        tuned = tunable(prepared.mechanism)
-        if tuned is None or any(found == ZERO for _, found in tuned.losses(prepared.plan, [Fraction(0)])):
+        by_rate = prepared.mechanism.rate_losses(prepared.plan)
+        if by_rate is None or any(found == ZERO for _, found in by_rate.losses([Fraction(0)])):
             return None
-        rate: Fraction = tuned.rate_reaching(prepared.plan, target)
-        return rate
+        return by_rate.gentlest(target)
 
 
 def has_rate(mechanism: str) -> bool:

@@ -29,7 +29,7 @@ class DiedError(Exception):
 class Apart:
     """A child process that calls functions of ours, named ``module:function``, on JSON and returns JSON.
 
-    >>> apart.ask("stirred.data.spelling:near", ["rat", ["rate", "unit"]])
+    >>> apart.ask("stirred.spec.spelling:near", ["rat", ["rate", "unit"]])
     'rate'
     """
 

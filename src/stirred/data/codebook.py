@@ -6,14 +6,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from stirred.data.hrc import CodeTree
+from pydantic import BeforeValidator, Field
+
 from stirred.data.problems import DataError, listed
 from stirred.data.sources import PLAIN, Dialect
+from stirred.spec.document_schema import Strict, Texts
 from stirred.spec.hierarchy import Hierarchy, check_agreement
 from stirred.spec.problems import Problem, StirredError
 
@@ -24,24 +25,24 @@ FILES: Final[tuple[File, ...]] = ("households", "persons")
 TRUTH: Final[Mapping[str, str]] = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # What numbers of 128 bits hold.
 WHOLE: Final = "[+-]?[0-9]{1,38}"
-_WIDE: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """A column: its type and what it may hold; ``codes`` maps each code, as text, to its label.
+Name = Annotated[str, Field(min_length=1)]
 
-    ``missing`` says whether values may be missing, or lists the texts that mean it.
-    """
 
-    name: str
-    file: File
-    type: Type
-    label: str = ""
-    codes: Mapping[str, str] = field(default_factory=dict)
-    min: int | None = None
-    max: int | None = None
-    missing: bool | tuple[str, ...] = False
+class Variable(Strict):
+    """[[variables]]: a column and what it may hold; ``codes`` maps each code, as text, to its label."""
+
+    name: Name = Field(description="The column.")
+    file: File = Field(description="The file it is in.")
+    type: Type = Field(description="What kind of values it holds.")
+    label: str = Field(default="", description="What it means, for readers.")
+    codes: dict[str, str] = Field(default={}, description="For type code: every possible code, and its label.")
+    min: int | None = Field(default=None, description="For type integer: the smallest possible value.")
+    max: int | None = Field(default=None, description="For type integer: the largest possible value.")
+    missing: bool | Texts = Field(
+        default=False, description='Whether values may be missing, or the texts that mean it, such as ["NA", "."].'
+    )
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
@@ -67,23 +68,74 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeHierarchy:
-    """A hierarchy of the codes of one variable, from a tau-ARGUS file; records carry its leaves."""
+class CodeTree:
+    """Codes inside coarser codes; ``parents`` gives the code above each, None at the top, in the file's order.
 
-    name: str
-    variable: str
-    hrc: str
+    >>> tree = CodeTree(parents={"North": None, "N1": "North", "N2": "North", "South": None, "S1": "South"})
+    >>> tree.leaves, tree.parents["N2"], tree.levels
+    (('N1', 'N2', 'S1'), 'North', (('North', 'South'), ('N1', 'N2', 'S1')))
+    """
+
+    parents: Mapping[str, str | None]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the codes that have none below them: those that records carry."""
+        inner = set(self.parents.values())
+        return tuple(code for code in self.parents if code not in inner)
+
+    @property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """Return the codes by depth, the coarsest first."""
+        depths: dict[str, int] = {}
+        for code, parent in self.parents.items():  # a parent stands before its children
+            depths[code] = 0 if parent is None else depths[parent] + 1
+        return tuple(
+            tuple(code for code, depth in depths.items() if depth == level)
+            for level in range(max(depths.values(), default=-1) + 1)
+        )
+
+
+class ColumnLevels(Strict):
+    """[[hierarchies]]: columns that nest."""
+
+    name: Name = Field(description="What the hierarchy is called.")
+    levels: Annotated[tuple[Name, ...], Field(strict=False)] = Field(description="Columns, the finest first.")
+    geographic: bool = Field(default=True, description="Whether it is one of places.")
+
+
+class HierarchyFile(Strict):
+    """[[hierarchies]]: the codes of one variable, in a tau-ARGUS file."""
+
+    name: Name = Field(description="What the hierarchy is called.")
+    variable: Name = Field(description="The variable whose codes it orders.")
+    hrc: Name = Field(description="Path of the file, relative to the codebook.")
+    geographic: bool = Field(default=True, description="Whether it is one of places.")
+
+
+class CodeHierarchy(HierarchyFile):
+    """A hierarchy of codes with the tree in its file; records carry its leaves."""
+
     tree: CodeTree
-    geographic: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StructuralZero:
-    """A combination that cannot exist: no record of ``file`` may have one of the values of every column."""
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
 
-    name: str
-    file: File
-    when: Mapping[str, tuple[str, ...]]
+
+Value = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=int | str | bool)]
+
+
+class StructuralZero(Strict):
+    """[[structural_zeros]]: a combination of values that cannot exist: no record has one value of every column."""
+
+    name: Name = Field(description="What cannot exist, in words.")
+    file: File = Field(description="The file of its variables.")
+    when: dict[str, Annotated[tuple[Value, ...], Field(min_length=1, strict=False)]] = Field(
+        min_length=1, description="Variables and their values that no record has together."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,74 +390,6 @@ def shown(values: Sequence[Any], *, most: int = 5) -> str:
         return text if plain else json.dumps(text, ensure_ascii=False)
 
     return ", ".join(one(value) for value in values[:most]) + (", ..." if len(values) > most else "")
-
-
-# --- writing --------------------------------------------------------------------------------------------
-
-
-def variable_toml(variable: Variable, *, remarks: Sequence[str] = ()) -> str:
-    """Return one ``[[variables]]`` entry, with remarks as comments."""
-    facts = {key: getattr(variable, key) for key in ("label", "min", "max", "missing", "codes")}
-    given = {key: value for key, value in facts.items() if value or (key in ("min", "max") and value is not None)}
-    needed = {"name": variable.name, "file": variable.file, "type": variable.type}
-    return entry_toml("variables", remarks=remarks, **needed, **given)
-
-
-def hierarchy_toml(hierarchy: Hierarchy, *, remarks: Sequence[str] = ()) -> str:
-    """Return one ``[[hierarchies]]`` entry of columns."""
-    name, levels, geographic = hierarchy.name, hierarchy.levels, hierarchy.geographic
-    return entry_toml("hierarchies", remarks=remarks, name=name, levels=levels, geographic=geographic)
-
-
-def link_toml(hid: str | None, id: Sequence[str]) -> str:
-    """Return the ``[link]`` section."""
-    lines = ([f"hid = {quoted(hid)}"] if hid is not None else []) + ([f"id = {toml_value(id)}"] if id else [])
-    return "\n".join(["[link]", *lines, ""])
-
-
-def entry_toml(section: str, *, remarks: Sequence[str] = (), **facts: Any) -> str:
-    """Return one entry of a list of tables, with remarks as comments."""
-    lines = [f"[[{section}]]", *(f"# {remark}" for remark in remarks)]
-    tables = []
-    for key, value in facts.items():
-        line = f"{key} = {toml_value(value)}"
-        if isinstance(value, Mapping) and len(line) > _WIDE:
-            # An inline table may not be broken over lines; a long one becomes a table of its own, at the end.
-            tables += [f"[{section}.{key}]", *(f"{_key(k)} = {toml_value(v)}" for k, v in value.items())]
-        else:
-            lines.append(line)
-    return "\n".join([*lines, *tables, ""])
-
-
-def toml_value(value: Any) -> str:
-    """Return a value as TOML writes it on one line.
-
-    >>> toml_value({"a b": [1, True]})
-    '{ "a b" = [1, true] }'
-    """
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, Decimal)):
-        return str(value)
-    if isinstance(value, str):
-        return quoted(value)
-    return "[" + ", ".join(toml_value(item) for item in value) + "]"
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else quoted(key)
-
-
-def quoted(text: str) -> str:
-    r"""Return a text as a TOML basic string.
-
-    >>> print(quoted('a "b"\n'))
-    "a \"b\"\n"
-    """
-    # JSON escapes what TOML does, but for the delete character.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def names_text(names: Sequence[str]) -> str:

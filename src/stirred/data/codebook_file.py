@@ -1,36 +1,42 @@
-"""codebook.toml at the door: read strictly, unknown keys refused, every problem at once."""
+"""codebook.toml and its hierarchy files: read strictly, unknown keys refused, every problem at once; and written."""
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import reduce
+from math import gcd
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from stirred.data.codebook import (
     Codebook,
     CodeHierarchy,
+    CodeTree,
+    ColumnLevels,
     EntryPlace,
     EntryProblem,
-    File,
+    HierarchyFile,
+    Name,
     StructuralZero,
-    Type,
     Variable,
     contradictions,
 )
-from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Dialect, read_text
-from stirred.data.spelling import meant, misshapen, near, told_once
 from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.misfits import misfits
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
+from stirred.spec.spelling import meant, near
 
 _MOST_NAMES: Final = 5
-Name = Annotated[str, Field(min_length=1)]
+_WIDE: Final = 100
 Decimals = Literal[".", ","]
 # Neither a letter or digit, nor what a number, a quote or a line has.
 Separator = Annotated[str, Field(pattern=r"^[^A-Za-z0-9 \"'\r\n.+_-]$")]
@@ -52,38 +58,6 @@ class TitleSection(Strict):
     )
 
 
-class VariableEntry(Strict):
-    """[[variables]]: a column and what it may hold."""
-
-    name: Name = Field(description="The column.")
-    file: File = Field(description="The file it is in.")
-    type: Type = Field(description="What kind of values it holds.")
-    label: str = Field(default="", description="What it means, for readers.")
-    codes: dict[str, str] = Field(default={}, description="For type code: every possible code, and its label.")
-    min: int | None = Field(default=None, description="For type integer: the smallest possible value.")
-    max: int | None = Field(default=None, description="For type integer: the largest possible value.")
-    missing: bool | list[str] = Field(
-        default=False, description='Whether values may be missing, or the texts that mean it, such as ["NA", "."].'
-    )
-
-
-class LevelsEntry(Strict):
-    """[[hierarchies]]: columns that nest."""
-
-    name: Name = Field(description="What the hierarchy is called.")
-    levels: list[Name] = Field(description="Columns, the finest first.")
-    geographic: bool = Field(default=True, description="Whether it is one of places.")
-
-
-class HrcEntry(Strict):
-    """[[hierarchies]]: the codes of one variable, in a tau-ARGUS file."""
-
-    name: Name = Field(description="What the hierarchy is called.")
-    variable: Name = Field(description="The variable whose codes it orders.")
-    hrc: Name = Field(description="Path of the file, relative to the codebook.")
-    geographic: bool = Field(default=True, description="Whether it is one of places.")
-
-
 class LinkSection(Strict):
     """[link]: the identifiers."""
 
@@ -91,24 +65,14 @@ class LinkSection(Strict):
     id: list[Name] = Field(default=[], description="Other columns that identify; never released.")
 
 
-class ZeroEntry(Strict):
-    """[[structural_zeros]]: a combination of values that cannot exist."""
-
-    name: Name = Field(description="What cannot exist, in words.")
-    file: File = Field(description="The file of its variables.")
-    when: dict[str, Annotated[list[int | str | bool], Field(min_length=1)]] = Field(
-        min_length=1, description="Variables and their values that no record has together."
-    )
-
-
 class CodebookFile(Strict):
     """A codebook: what the columns of a confidential file mean."""
 
     codebook: TitleSection = Field(default=TitleSection(), description="What the codebook is about.")
-    variables: list[VariableEntry] = Field(min_length=1, description="The columns and what they may hold.")
-    hierarchies: list[LevelsEntry | HrcEntry] = Field(default=[], description="Columns or codes that nest.")
+    variables: list[Variable] = Field(min_length=1, description="The columns and what they may hold.")
+    hierarchies: list[ColumnLevels | HierarchyFile] = Field(default=[], description="Columns or codes that nest.")
     link: LinkSection = Field(default=LinkSection(), description="The identifiers.")
-    structural_zeros: list[ZeroEntry] = Field(default=[], description="Combinations that cannot exist.")
+    structural_zeros: list[StructuralZero] = Field(default=[], description="Combinations that cannot exist.")
 
 
 def json_schema() -> dict[str, Any]:
@@ -150,16 +114,11 @@ class _Reader:
         self.problems += [_unknown(key, EntryPlace(key), known=list(known), hint=meant(key, known)) for key in unknown]
         title = self._section("codebook", TitleSection) or TitleSection()
         link = self._section("link", LinkSection) or LinkSection()
-        entries = [self._entry(VariableEntry, item, place) for item, place in self._entries("variables")]
-        variables = tuple(_variable(entry) for entry in entries if entry)
+        variables = self._all("variables", Variable)
         if not self.content.get("variables") and not any(near(key, known) == "variables" for key in unknown):
             self._tell("no variable is declared", EntryPlace("variables"), "add a [[variables]] for each column")
         hierarchies, trees = self._hierarchies()
-        zeros = tuple(
-            StructuralZero(name=zero.name, file=zero.file, when={k: tuple(map(_text, v)) for k, v in zero.when.items()})
-            for item, place in self._entries("structural_zeros")
-            if (zero := self._entry(ZeroEntry, item, place))
-        )
+        zeros = self._all("structural_zeros", StructuralZero)
         unsure = self._unsure(variables)
         self.problems += contradictions(variables, hierarchies, trees, zeros, unsure=unsure, unread=self.unread)
         if self.problems:
@@ -190,9 +149,9 @@ class _Reader:
                 continue
             try:
                 if isinstance(item, dict) and "levels" in item:
-                    if entry := self._entry(LevelsEntry, item, place):
-                        levels.append(Hierarchy(**{**dict(entry), "levels": tuple(entry.levels)}))
-                elif file := self._entry(HrcEntry, item, place):
+                    if entry := self._entry(ColumnLevels, item, place):
+                        levels.append(Hierarchy(**dict(entry)))
+                elif file := self._entry(HierarchyFile, item, place):
                     tree = read_hrc(self.folder / file.hrc)
                     trees.append(CodeHierarchy(tree=tree, **dict(file)))
             except StirredError as error:
@@ -218,18 +177,22 @@ class _Reader:
             named = EntryPlace(key, name) if isinstance(name, str) and name else EntryPlace(f"{key} entry {number}")
             yield item, named
 
+    def _all(self, key: str, model: type[T]) -> tuple[T, ...]:
+        found = [self._entry(model, item, place) for item, place in self._entries(key)]
+        return tuple(entry for entry in found if entry is not None)
+
     def _entry(self, model: type[T], item: Any, place: EntryPlace) -> T | None:
         try:
             return model.model_validate(item)
         except ValidationError as error:
-            for detail, hint in told_once(error.errors(include_url=False), model):
-                self.problems.append(_problem(detail, place=place, model=model, hint=hint))
+            for found in misfits(error.errors(), item, model, remedy="see `stirred plan --schema codebook`"):
+                where = place._replace(key=" ".join(place_of([part]) for part in found.place))
+                if found.kind == "extra_forbidden":
+                    key, known = str(found.place[-1]), list(model.model_fields)
+                    self.problems.append(_unknown(key, where, known=known, hint=found.hint))
+                else:
+                    self.problems.append(where.problem(found.what, found.remedy))
             return None
-
-
-def _variable(entry: VariableEntry) -> Variable:
-    missing = entry.missing if isinstance(entry.missing, bool) else tuple(entry.missing)
-    return Variable(**{**dict(entry), "missing": missing})
 
 
 def _together(problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -251,24 +214,142 @@ def _unknown(key: str, where: EntryPlace, *, known: list[str], hint: str) -> Pro
     return where.problem(f"there is no setting called '{key}'", remedy)
 
 
-def _problem(detail: Any, *, place: EntryPlace, model: type[BaseModel], hint: str) -> Problem:
-    parts = [str(part) for part in detail["loc"]]
-    where = place._replace(key=" ".join(place_of([part]) for part in detail["loc"]))
-    if detail["type"] == "extra_forbidden":
-        return _unknown(parts[-1], where, known=list(model.model_fields), hint=hint)
-    if detail["type"] == "missing":
-        return where.problem(f"'{parts[-1]}' is missing", "add it")
-    if (found := misshapen(detail, model)) is not None:
-        return where.problem(*found)
-    message = str(detail["msg"])
-    what = f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}"
-    return where.problem(what, "see `stirred plan --schema codebook`")
-
-
 def _brief(value: Any) -> str:
     text = as_given(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _text(value: int | str | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+# --- tau-ARGUS hierarchy files (``.hrc``): a tree of codes, one a line; the number of leading '@' is its depth ---
+
+
+def read_hrc(path: Path) -> CodeTree:
+    """Read a ``.hrc`` file; every problem is reported at once with its line."""
+    check = "check the path; it is relative to the folder of the codebook"
+    return parse_hrc(read_text(path, called="hierarchy", save="file", check=check), source=str(path))
+
+
+def parse_hrc(text: str, *, source: str = "hrc") -> CodeTree:
+    """Return the tree of codes; leading '@' or spaces give the depth."""
+    lines = [(number, line.rstrip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if not lines:
+        raise bad_file("the file holds no codes", where=source, remedy="write one code a line, '@' for each depth")
+    problems: list[Problem] = []
+    depths = _depths(lines, problems, source)
+    parents: dict[str, str | None] = {}
+    first: dict[str, int] = {}
+    above: list[str] = []  # the codes from the top to the last line
+    for (number, line), depth in zip(lines, depths, strict=True):
+        code = line.lstrip("@ \t").strip()
+        problem = _line_problem(code, depth, above=above, first=first)
+        if problem:
+            what, remedy = problem
+            problems.append(Problem(what=what, where=f"{source} line {number}", remedy=remedy))
+            # What lies below this line, or beside it, is not to blame for it.
+            above += [code] * (depth - len(above))
+        else:
+            parents[code] = above[depth - 1] if depth else None
+        first.setdefault(code, number)
+        above = [*above[:depth], code]
+    if problems:
+        raise DataError(problems)
+    return CodeTree(parents=parents)
+
+
+def _line_problem(code: str, depth: int, *, above: list[str], first: dict[str, int]) -> tuple[str, str] | None:
+    if not code:
+        return "this line has a depth, but no code", "write the code after the leading characters"
+    if code in first:
+        return f"code {code} is already on line {first[code]}", "give every code one line"
+    if depth > len(above):
+        what = f"code {code} stands {depth - len(above) + 1} levels below the line before it"
+        return what if above else f"code {code} stands below no other", "add the codes between them, or remove a depth"
+    return None
+
+
+def _depths(lines: list[tuple[int, str]], problems: list[Problem], source: str) -> list[int]:
+    """Return the depth of each line; the shallowest is 0, so that a file may open with its total at '@'."""
+    leads = [line[: len(line) - len(line.lstrip("@ \t"))] for _, line in lines]
+    for (number, _), lead in zip(lines, leads, strict=True):
+        if "@" in lead.strip() and lead.startswith((" ", "\t")):
+            problems.append(
+                Problem(
+                    what="spaces stand before '@'",
+                    where=f"{source} line {number}",
+                    remedy="use '@' alone, or spaces alone, to give the depth",
+                )
+            )
+    if any("@" in lead for lead in leads):
+        depths = [lead.count("@") for lead in leads]
+    else:
+        # Spaces: as many to a level as divide every indent.
+        unit = reduce(gcd, (len(lead) for lead in leads), 0) or 1
+        depths = [len(lead) // unit for lead in leads]
+    return [depth - min(depths) for depth in depths]
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+def variable_toml(variable: Variable, *, remarks: Sequence[str] = ()) -> str:
+    """Return one ``[[variables]]`` entry, with remarks as comments."""
+    facts = {key: getattr(variable, key) for key in ("label", "min", "max", "missing", "codes")}
+    given = {key: value for key, value in facts.items() if value or (key in ("min", "max") and value is not None)}
+    needed = {"name": variable.name, "file": variable.file, "type": variable.type}
+    return entry_toml("variables", remarks=remarks, **needed, **given)
+
+
+def hierarchy_toml(hierarchy: Hierarchy, *, remarks: Sequence[str] = ()) -> str:
+    """Return one ``[[hierarchies]]`` entry of columns."""
+    name, levels, geographic = hierarchy.name, hierarchy.levels, hierarchy.geographic
+    return entry_toml("hierarchies", remarks=remarks, name=name, levels=levels, geographic=geographic)
+
+
+def link_toml(hid: str | None, id: Sequence[str]) -> str:
+    """Return the ``[link]`` section."""
+    lines = ([f"hid = {quoted(hid)}"] if hid is not None else []) + ([f"id = {toml_value(id)}"] if id else [])
+    return "\n".join(["[link]", *lines, ""])
+
+
+def entry_toml(section: str, *, remarks: Sequence[str] = (), **facts: Any) -> str:
+    """Return one entry of a list of tables, with remarks as comments."""
+    lines = [f"[[{section}]]", *(f"# {remark}" for remark in remarks)]
+    tables = []
+    for key, value in facts.items():
+        line = f"{key} = {toml_value(value)}"
+        if isinstance(value, Mapping) and len(line) > _WIDE:
+            # An inline table may not be broken over lines; a long one becomes a table of its own, at the end.
+            tables += [f"[{section}.{key}]", *(f"{_key(k)} = {toml_value(v)}" for k, v in value.items())]
+        else:
+            lines.append(line)
+    return "\n".join([*lines, *tables, ""])
+
+
+def toml_value(value: Any) -> str:
+    """Return a value as TOML writes it on one line.
+
+    >>> toml_value({"a b": [1, True]})
+    '{ "a b" = [1, true] }'
+    """
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, Decimal)):
+        return str(value)
+    if isinstance(value, str):
+        return quoted(value)
+    return "[" + ", ".join(toml_value(item) for item in value) + "]"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else quoted(key)
+
+
+def quoted(text: str) -> str:
+    r"""Return a text as a TOML basic string.
+
+    >>> print(quoted('a "b"\n'))
+    "a \"b\"\n"
+    """
+    # JSON escapes what TOML does, but for the delete character.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

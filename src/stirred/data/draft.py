@@ -9,7 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from stirred.data.codebook import File, Variable, hierarchy_toml, link_toml, quoted, variable_toml
+from stirred.data.codebook import File, Variable
+from stirred.data.codebook_file import hierarchy_toml, link_toml, quoted, variable_toml
 from stirred.data.identifying import identifying
 from stirred.data.labelled import Labelled
 from stirred.data.natural import sorted_values

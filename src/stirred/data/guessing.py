@@ -68,10 +68,15 @@ class Guess:
             return False
         deviations = gain / math.sqrt(max(self.without, 1) * wrong / self.records)
         half = self.removed >= 0.5
-        if half and self.right >= _NEARLY_ALL * self.records and self._is_seldom_chance:
+        if half and self.nearly_all and self._is_seldom_chance:
             return True
         most = self.right >= _MOST * self.records and gain >= _MORE * self.records
         return (half or most) and wrong >= _ENOUGH_ERRORS and deviations >= _DEVIATIONS
+
+    @property
+    def nearly_all(self) -> bool:
+        """Say whether nearly all records are guessed right."""
+        return self.right >= _NEARLY_ALL * self.records
 
     @property
     def _is_seldom_chance(self) -> bool:

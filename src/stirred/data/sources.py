@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from stirred.data.problems import DataError, bad_file, bad_plan, listed
-from stirred.data.spelling import near
 from stirred.spec.problems import Problem
+from stirred.spec.spelling import near
 
 CSV: Final = (".csv", ".tsv", ".txt")
 PARQUET: Final = (".parquet", ".pq")

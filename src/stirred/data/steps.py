@@ -11,7 +11,6 @@ import re
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -33,8 +32,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from stirred.data.codebook import Codebook, Variable, shown
-from stirred.data.hrc import CodeTree, read_hrc
+from stirred.data.codebook import Codebook, CodeTree, Variable, shown
+from stirred.data.codebook_file import read_hrc
 from stirred.data.missing import MISSING_CODE, means_missing
 from stirred.data.problems import bad_plan, listed
 from stirred.spec.problems import as_given
@@ -197,11 +196,11 @@ class Recode(Step):
     def declares(self, variable: Variable) -> Variable:
         variable = closed(variable)
         if self.keep and variable.type != "code":
-            return replace(variable, type="text", min=None, max=None)
+            return _plain(variable, type="text")
         kept = [code for code in variable.codes if code not in (self.map or {})] if self.keep else []
         new = [*kept, *(self.map or {}).values(), *(() if self.other is None else (self.other,))]
         codes = {str(code): str(code) for code in new}
-        return replace(variable, type="code", codes=codes, min=None, max=None)
+        return _plain(variable, type="code", codes=codes)
 
 
 def _at_level(tree: CodeTree, level: int) -> dict[str, str | int]:
@@ -353,7 +352,6 @@ def _texts(column: pl.Series) -> pl.Series:
     return (column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Capped(Variable):
     """A whole number between two caps, while further steps make it coarser: 85 stands for all above."""
 
@@ -370,12 +368,11 @@ class _Capped(Variable):
 
 
 def _capped(variable: Variable, **changes: Any) -> _Capped:
-    own = {each.name: getattr(variable, each.name) for each in fields(variable)}
-    return _Capped(**{**own, **changes})
+    return _Capped(**{**dict(variable), **changes})
 
 
 def _plain(variable: Variable, **changes: Any) -> Variable:
-    own = {each.name: getattr(variable, each.name) for each in fields(Variable)}
+    own = {name: getattr(variable, name) for name in Variable.model_fields}
     return Variable(**{**own, "codes": {}, "min": None, "max": None, **changes})
 
 
@@ -494,7 +491,7 @@ class Round(_Numeric):
         if variable.type == "integer" and self.to == int(self.to) and not isinstance(variable, _Capped):
             low, high = (None if end is None else int(self.of(str(end)) or 0) for end in (variable.min, variable.max))
             if low is None or high is None or (high - low) // int(self.to) > _MOST_CODES:
-                return replace(variable, min=low, max=high)
+                return variable.model_copy(update={"min": low, "max": high})
         return super().declares(variable)
 
 
@@ -764,9 +761,9 @@ class Missing(Step):
     def declares(self, variable: Variable) -> Variable:
         variable = closed(variable)
         if variable.type != "code":
-            return replace(variable, type="text", min=None, max=None, missing=False)
+            return _plain(variable, type="text", missing=False)
         codes = {code: label for code, label in variable.codes.items() if code not in self.values}
-        return replace(variable, codes={**codes, self.code: "missing"}, missing=False)
+        return _plain(variable, codes={**codes, self.code: "missing"}, missing=False)
 
 
 class Split(Step):

@@ -209,7 +209,7 @@ class Redrawn:
 
     >>> from fractions import Fraction
     >>> from stirred.mechanisms.registry import mechanism_class
-    >>> redrawn = mechanism_class("conditioned-swap").redrawn_stratum
+    >>> redrawn = mechanism_class("conditioned-swap").family.redrawn
     >>> stratum = Redrawn(moments=redrawn((2, 2), Fraction(1, 2), [Fraction(1, 2)] * 2))
     >>> truth = np.array([[2.0, 1.0], [0.0, 1.0]])
     >>> bool(np.allclose(stratum.estimates(truth @ stratum.moments.moves), truth))

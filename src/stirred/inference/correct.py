@@ -14,6 +14,7 @@ from stirred.data.problems import bad_file
 from stirred.data.table_labels import labels_in, with_labels
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
+from stirred.mechanisms.protocol import SwapFamily
 from stirred.mechanisms.registry import DEFAULT, mechanism_class
 
 
@@ -53,8 +54,9 @@ def correct(
     if not public.is_dir():
         raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
     mechanism = mechanism_class(_stated_mechanism(public / "specification.json"))
-    if mechanism.number_moved is None and mechanism.redrawn_stratum is None:
-        what, remedy = mechanism.uncorrected or ("tables of this mechanism are not corrected", "use them as published")
+    family = mechanism.family or SwapFamily()
+    if family.moved is None and family.redrawn is None:
+        what, remedy = family.uncorrected or ("tables of this mechanism are not corrected", "use them as published")
         raise bad_file(what, where=str(public), remedy=remedy)
     undone = unswap(table, SwappedRelease.read(public), level=level, project=project, where=where)
     found = CorrectedTable(**{each.name: getattr(undone, each.name) for each in fields(CorrectedTable)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,8 +14,10 @@ from stirred.inference.pufferfish import Pair, PufferfishLoss, pufferfish_loss, 
 from stirred.inference.weights import OutcomeWeights
 from stirred.spec.document import plain_data
 from stirred.spec.given_numbers import probability
+from stirred.spec.misfits import misfits
 from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
 
+_MODEL: Final = "see docs/limits.md for what a model holds"
 _Number = str | int | Decimal
 _Table = dict[str, _Number]
 # A table of a file called "share" would otherwise be preferred to the form that is meant.
@@ -127,14 +129,22 @@ def correlated(records: int, share: Fraction, correlation: Fraction) -> OutcomeW
 
 def read_model(text: str, *, source: str) -> PufferfishModel:
     """Read a model from JSON; everything that is wrong with it is told at once."""
-    given = plain_data(text, source=source, remedy="see docs/limits.md for what a model holds")
+    given = plain_data(text, source=source, remedy=_MODEL)
     if not isinstance(given, dict):
         raise wrong("this is not a model", where=source, remedy="write mechanism, attackers and pairs")
     try:
         return PufferfishModel.model_validate(given)
     except ValidationError as error:
-        details = [detail for detail in error.errors(include_url=False) if _meant(detail["loc"], given)]
-        raise SpecificationError(_problem(detail, source) for detail in details) from None
+        details = [detail for detail in error.errors() if _meant(detail["loc"], given)]
+        found = misfits(details, given, PufferfishModel, remedy=_MODEL, examples=False)
+        raise SpecificationError(
+            Problem(
+                what=each.what,
+                where=" ".join([source, *(place_of([part]) for part in each.place)]),
+                remedy=f"add it; {_MODEL}" if each.kind == "missing" else each.remedy,
+            )
+            for each in found
+        ) from None
 
 
 def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
@@ -149,16 +159,3 @@ def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
             return True
         at = at[str(part)]
     return True
-
-
-def _problem(detail: Any, source: str) -> Problem:
-    names = [
-        part for part in detail["loc"] if str(part) not in ("KnownMechanism", "Correlated") and "[" not in str(part)
-    ]
-    message, remedy = str(detail["msg"]), "see docs/limits.md for what a model holds"
-    what = f"{message[:1].lower()}{message[1:]}"
-    if detail["type"] == "missing":
-        what, remedy = f"the key '{names[-1]}' is missing", f"add it; {remedy}"
-    elif detail["type"] == "extra_forbidden":
-        what, remedy = f"there is no key '{names[-1]}' here", "remove it, or check its spelling"
-    return Problem(what=what, where=" ".join([source, *(place_of([name]) for name in names)]), remedy=remedy)

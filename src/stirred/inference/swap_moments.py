@@ -132,7 +132,10 @@ class Laws:
 
         ``moved`` is the law of the number of moved records, by default that of permutation swapping.
         """
-        moved = moved or mechanism_class(DEFAULT).number_moved
+        if moved is None:
+            family = mechanism_class(DEFAULT).family
+            assert family is not None
+            moved = family.moved
         assert moved is not None
         which: dict[tuple[int, Fraction | str], int] = {}
         index = [which.setdefault((int(n), rate), len(which)) for n, rate in zip(strata, rates, strict=True)]
@@ -322,7 +325,7 @@ def redrawn_cells(
     >>> cells = crossed_strata(homes, match=["size"], hold=["tenure"], swap=["county"])
     >>> found = redrawn_cells(
     ...     cells, cells, match=["size"], swap=["county"], rates=["1/2"] * cells.height, law="uniform",
-    ...     redrawn=mechanism_class("conditioned-swap").redrawn_stratum,
+    ...     redrawn=mechanism_class("conditioned-swap").family.redrawn,
     ... )
     >>> next(found).rows.tolist()
     [[1.0, 0.0], [1.0, 1.0]]

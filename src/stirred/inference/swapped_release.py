@@ -16,7 +16,15 @@ from stirred.data.probe import parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, bad_plan, counted, listed, number
 from stirred.data.sources import unreadable
 from stirred.data.table_labels import without_labels
-from stirred.mechanisms.protocol import FINE_COLUMNS, Mechanism, NumberMoved, RedrawLaw, RedrawnStratum, SwapCellLaw
+from stirred.mechanisms.protocol import (
+    FINE_COLUMNS,
+    Mechanism,
+    NumberMoved,
+    RedrawLaw,
+    RedrawnStratum,
+    SwapCellLaw,
+    SwapFamily,
+)
 from stirred.mechanisms.registry import DEFAULT, is_installed, mechanism_class
 from stirred.spec.document import mechanism_in
 from stirred.spec.given_numbers import fraction, probability
@@ -247,8 +255,8 @@ class SwappedRelease:
         if "stratum_rate" not in rates.columns:
             raise bad_file("there is no column stratum_rate", where=str(strata), remedy="make the bundle again")
         member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else MEMBER
-        if (made := _made(member)) is not None and made.uncorrected is not None:
-            what, remedy = made.uncorrected
+        if uncorrected := _family(member).uncorrected:
+            what, remedy = uncorrected
             raise bad_file(what, where=str(public), remedy=remedy)
         records = _file(public, "data")
         if records is None:
@@ -333,9 +341,13 @@ def _made(member: str) -> type[Mechanism] | None:
 
 def _law_of(member: str) -> dict[str, Any]:
     """Return the name of a swap and what its tables follow from."""
+    family = _family(member)
+    return {"member": member, "moved": family.moved, "redrawn": family.redrawn}
+
+
+def _family(member: str) -> SwapFamily:
     made = _made(member)
-    moved, redrawn = (None, None) if made is None else (made.number_moved, made.redrawn_stratum)
-    return {"member": member, "moved": moved, "redrawn": redrawn}
+    return SwapFamily() if made is None or made.family is None else made.family
 
 
 def _file(public: Path, name: str) -> pl.LazyFrame | None:

@@ -87,7 +87,7 @@ class Command:
     """A command that a mechanism brings along, such as one that estimates from published files.
 
     ``options`` is a pydantic model: each field with its description is an option ``--name``, or an argument where it
-    is marked ``json_schema_extra={"argument": "FILE"}``; ``{"gone": True}`` hides it. ``run`` never prints; it reports
+    is marked ``json_schema_extra={"argument": "FILE"}``. ``run`` never prints; it reports
     its progress. A field ``as_json`` is no option: it says whether --json was given.
     """
 
@@ -96,4 +96,3 @@ class Command:
     options: type[BaseModel]
     run: Callable[[Any, Progress | None], Outcome]
     progress: bool = True  # it reports its progress, and so has --quiet
-    gone: bool = False  # kept only to explain that it was removed: not listed, and any option reaches ``run``

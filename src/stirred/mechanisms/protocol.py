@@ -31,12 +31,13 @@ from stirred.mechanisms.contract.abilities import (
     Array,
     Exchange,
     NumberMoved,
+    RateLosses,
     RedrawLaw,
     RedrawnCounts,
     RedrawnStratum,
     StratumAudit,
     SwapCellLaw,
-    tunable,
+    SwapFamily,
 )
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
@@ -48,6 +49,7 @@ from stirred.mechanisms.contract.plan import (
     doubt_rows,
     exposed_doubts,
     for_rehearsal,
+    for_sampling,
     plan_doubts,
     plan_exposure,
     settings_doubts,
@@ -223,22 +225,10 @@ class Mechanism(ABC):
     own_tables: ClassVar[bool] = False
     # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.
     table_columns: ClassVar[tuple[str, ...]] = ()
-    # Whether earlier versions had it: plans and bundles are read, and the pages of a bundle may have other words.
-    earlier: ClassVar[bool] = False
-    # Why no rate can be given for a wanted loss, and what to do instead, where its rate does not decide the loss alone.
-    untunable: ClassVar[tuple[str, str] | None] = None
-    # Of a swap, what readers of its public files must know of its law to correct tables (``SwapCellLaw``).
-    number_moved: ClassVar[NumberMoved | None] = None
-    redrawn_stratum: ClassVar[RedrawnStratum | None] = None
-    # Why its tables are not corrected, and what to do instead, where a reader may expect it.
-    uncorrected: ClassVar[tuple[str, str] | None] = None
+    # Of a swap within strata, what all swaps of its kind have in common.
+    family: ClassVar[SwapFamily | None] = None
 
     # ---- settings
-
-    @classmethod
-    def of_settings(cls, settings: Any, **others: Any) -> Self:
-        """Return the mechanism with these settings; ``others`` are the plan's tables where it releases tables alone."""
-        return cls(settings, **others)
 
     def with_settings(self, **changed: Any) -> Self:
         """Return the same mechanism with some settings changed."""
@@ -289,10 +279,6 @@ class Mechanism(ABC):
     def exchange(self) -> Exchange | None:
         """Return which columns are exchanged within which strata, where the sizes of these alone decide the law."""
         return None
-
-    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
-        """Return the records after the draw, for a mechanism that publishes none of them; ``exchange`` says which."""
-        raise bad_plan(f"{self.name} is not a swap within strata", where="after", remedy="name a swap, or leave it out")
 
     # ---- around the draw
 
@@ -363,10 +349,6 @@ class Mechanism(ABC):
         """Return what a reader may conclude from the files, for README.md."""
         return [f"What is disturbed: {plan.disturbed}."]
 
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        """Return closing remarks on the files for README.md."""
-        return ()
-
     def number_of_records(self, data: Microdata) -> int | None:
         """Return how many records a report says there are: published exactly, or None."""
         return data.households.height
@@ -408,9 +390,9 @@ class Mechanism(ABC):
 
     # ---- accuracy, before and after
 
-    def losses(self, plan: Any, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        """Return the loss that each rate would have for the same file; nothing where no rate changes it."""
-        return []
+    def rate_losses(self, plan: Any) -> RateLosses | None:
+        """Return how the loss for a file follows from a rate; None where no rate changes it."""
+        return None
 
     def setting_in_words(self, epsilon: Exact) -> str:
         """Return the settings in a few words; ``epsilon`` is the loss that they have for a file."""
@@ -424,10 +406,6 @@ class Mechanism(ABC):
     def no_closed_form(self) -> str:
         """Say why errors of tables cannot be computed beforehand; empty where they can."""
         return "the errors of this mechanism have no closed form"
-
-    def within_reach(self, data: Microdata) -> bool:
-        """Say whether errors of tables are fast enough to compute with a release of this file."""
-        return not self.no_closed_form
 
     def expected_error(
         self,
@@ -453,10 +431,6 @@ class Mechanism(ABC):
         return None
 
     # ---- audits
-
-    def for_sampling(self, plan: Any) -> Any:
-        """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
-        return replace(plan, doubts=(SAMPLED,))._sealed()
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.

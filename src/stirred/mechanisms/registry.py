@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 from stirred.mechanisms.groups import GROUPS
-from stirred.spec.problems import Problem, SpecificationError, as_given, place_of
+from stirred.spec.problems import Problem, SpecificationError, place_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -47,6 +47,8 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
 # Mechanisms that earlier versions had. The commit is the last that has them.
 _REMOVED: Final = ("metric-swap", "gibbs-swap")
 _LAST_COMMIT: Final = "6b6a3cd"
+# Mechanisms that only earlier versions release: plans and bundles are read, and the pages of a bundle have other words.
+EARLIER: Final = ("noisy-swap",)
 
 
 class UnknownMechanismError(SpecificationError):
@@ -137,14 +139,14 @@ def commands_of(group: str) -> Sequence[Command]:
 
 
 def family() -> list[str]:
-    """Return the swaps within strata, which are compared with each other: those that say ``in_family``.
+    """Return the swaps within strata, which are compared with each other: those with a ``family``.
 
     One of another package is among them, unless the package is broken.
 
     >>> family()[:2]
     ['permutation-swap', 'conditioned-swap']
     """
-    return [name for name, each in usable().items() if getattr(each, "in_family", False)]
+    return [name for name, each in usable().items() if each.family is not None]
 
 
 def full_name(name: str, *, where: str = "name") -> str:
@@ -163,7 +165,7 @@ def full_name(name: str, *, where: str = "name") -> str:
 
 
 def _unknown(name: str, *, where: str = "name") -> UnknownMechanismError:
-    from stirred.data.spelling import elsewhere, near
+    from stirred.spec.spelling import elsewhere, near
 
     written = name.strip().lower().replace("_", "-")
     found = f"{written}-swap" if f"{written}-swap" in names() else near(written, names())
@@ -238,7 +240,7 @@ def settings_for(
     try:
         return kind.settings_model.model_validate({key: plain[key] for key in plain if was_given(key, plain[key])})
     except ValidationError as error:
-        raise PlanError(_problems(error, kind, words or PlanWords())) from None
+        raise PlanError(_problems(error, plain, kind, words or PlanWords())) from None
 
 
 def _plain(value: Any) -> Any:
@@ -264,41 +266,26 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _problems(error: ValidationError, kind: type[Mechanism], words: Any) -> Iterator[Problem]:
-    from stirred.data.spelling import misshapen, told_once
+def _problems(error: ValidationError, given: Any, kind: type[Mechanism], words: Any) -> Iterator[Problem]:
+    from stirred.spec.misfits import misfits
 
-    model, shown = kind.settings_model, f"see `stirred mechanism show {kind.name}`"
-    said: set[str] = set()
-    for detail, hint in told_once(error.errors(include_url=False), model):
-        key, *inside = detail["loc"] or ("settings",)
-        key, a_kind = str(key), bool(inside) and inside[-1] in KINDS  # of several none would do: that is told once
-        where = place_of((words.place(key), *(inside[:-1] if a_kind else inside)))
-        section = key in model.model_fields and model.mark(key, "section")
-        if detail["type"] == "extra_forbidden" and not inside:
-            yield _unknown_setting(key, kind, hint, words)
+    model = kind.settings_model
+
+    def called(key: str) -> str:
+        return key if model.mark(key, "section") else f"mechanism.{key}"
+
+    for found in misfits(
+        error.errors(), given, model, remedy=f"see `stirred mechanism show {kind.name}`", called=called
+    ):
+        key, *inside = found.place or ("settings",)
+        what, remedy = found.what, found.remedy
+        if found.kind == "extra_forbidden" and not inside:
+            yield _unknown_setting(str(key), kind, found.hint, words)
             continue
-        if a_kind and where in said:
-            continue
-        said.add(where)
-        message = str(detail["msg"])
-        what, remedy = f"{as_given(detail.get('input'))[:60]}: {message[:1].lower()}{message[1:]}", shown
-        if detail["type"] == "extra_forbidden":
-            what = f"there is no setting called '{inside[-1]}'"
-            remedy = hint or f"remove it, or check its spelling: {shown}"
-        elif a_kind:
-            what = f"{as_given(detail.get('input'))[:60]} is not a number or text that can be used here"
-            remedy = "write one such as 2, 0.05, '1/20' or '5%'"
-        elif detail["type"] == "missing":
-            example = None if inside else model.mark(key, "example")
-            what, remedy = "is needed", words.needed(str(inside[-1]) if inside else key, example)
-        elif detail["type"] == "exact":
-            what, remedy = message, detail["ctx"]["remedy"]
-        elif found := misshapen(detail, model, called=key if section else f"mechanism.{key}"):
-            what, remedy = found
-        yield Problem(what=what, where=where, remedy=remedy)
-
-
-KINDS: Final = ("str", "int", "decimal")
+        if found.kind == "missing":
+            example = None if inside else model.mark(str(key), "example")
+            what, remedy = "is needed", words.needed(str(found.place[-1]), example)
+        yield Problem(what=what, where=place_of((words.place(str(key)), *inside)), remedy=remedy)
 
 
 def _unknown_setting(key: str, kind: type[Mechanism], hint: str, words: Any) -> Problem:
@@ -340,4 +327,4 @@ def build(name: str, settings: Mapping[str, Any] | Settings, **others: Any) -> M
     """
     found = mechanism_class(name)
     checked = settings_for(name, settings) if isinstance(settings, Mapping) else settings
-    return found.of_settings(checked, **others)
+    return found(checked, **others)

@@ -20,7 +20,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.data.spelling import crossed
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Grid
 from stirred.release.choices import plain_swap
@@ -28,6 +27,7 @@ from stirred.spec.document import number_out, to_document
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.spelling import crossed
 from stirred.utility.comparison import share_changed, smallest_area
 
 Number = Exact | Fraction | Decimal | float | int | str
@@ -77,7 +77,7 @@ class Member:
         swap = self.at(step)
         found: Exact
         if self.scale.setting == "rate":
-            ((_, found),) = swap.losses(self.plan, [swap.swap_law.base_rate])
+            ((_, found),) = swap.rate_losses(self.plan).losses([swap.swap_law.base_rate])
         else:
             found = swap.swap_law.policy(self.plan.strata, self.plan.swap).realised
         return found
@@ -112,7 +112,7 @@ class Member:
         """Yield the swap with a loss of at most ``epsilon``, if there is one."""
         swap = self.at(1)
         try:
-            wanted = swap.rate_reaching(self.plan, epsilon) if self.scale.setting == "rate" else epsilon
+            wanted = swap.rate_losses(self.plan).gentlest(epsilon) if self.scale.setting == "rate" else epsilon
         except StirredError:
             return  # no rate of this member reaches the loss
         yield swap.with_settings(**{self.scale.setting: wanted})
@@ -127,7 +127,7 @@ class Member:
 def members(roles: dict[str, Any], plan: Any) -> list[Member]:
     """Return all members for these roles of columns; ``plan`` is that of any of them."""
     found: list[Any] = [registry.mechanism_class(name) for name in registry.family()]
-    return [Member(made=made, scale=scale, roles=roles, plan=plan) for made in found for scale in made.scales]
+    return [Member(made=made, scale=scale, roles=roles, plan=plan) for made in found for scale in made.family.scales]
 
 
 def _relatives(swap: Any, plan: Any) -> list[Member]:
@@ -139,7 +139,7 @@ def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
 
     ``equal`` is ``changed`` or ``epsilon``. Members that cannot reach it are left out.
     """
-    if not getattr(swap, "in_family", False):
+    if swap.family is None:
         raise bad_plan("this mechanism has no family", where="--equal", remedy="compare plans with each other")
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
@@ -185,7 +185,7 @@ def stronger(mechanism: Any, plan: Any) -> StrongerMember | None:
     All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
     where whom a swap changes is protected, or where so many margins would take minutes.
     """
-    if not getattr(mechanism, "in_family", False) or plan.origin.mechanism.imputed_flag is not None or plan.perturbed:
+    if mechanism.family is None or plan.origin.mechanism.imputed_flag is not None or plan.perturbed:
         return None
     try:
         areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None

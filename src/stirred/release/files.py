@@ -15,6 +15,7 @@ from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
     Check,
+    Mechanism,
     PublicFile,
     Release,
     Table,
@@ -197,8 +198,16 @@ def _readme(prepared: Prepared, files: Sequence[PublicFile], public: Path) -> Re
             *(_of_table(prepared, table, public) for table in prepared.tables),
             *_files(prepared, files, records=False),
         ],
-        notes=[*mechanism.file_notes(plan), *([reading] if in_parts else [])],
+        notes=[*_without_records(prepared.mechanism, files), *([reading] if in_parts else [])],
     )
+
+
+def _without_records(mechanism: Mechanism, files: Sequence[PublicFile]) -> Iterator[str]:
+    """Yield a remark where there are tables or estimates alone."""
+    kinds = {file.kind for file in files}
+    if not kinds & {"records", "measurements"} or (mechanism.own_tables and "records" not in kinds):
+        what = "estimates" if "estimates" in kinds else "tables"
+        yield f"There is no file of records: the promise is about the {what} alone."
 
 
 def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from stirred.mechanisms.protocol import tunable
 from stirred.release.ledger import OverLimitError
 from stirred.release.prepared import Prepared
 from stirred.release.run import release_request
@@ -61,18 +60,16 @@ def _allows(prepared: Prepared, epsilon: Fraction) -> bool:
 def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
     """Return the setting whose loss is at most ``epsilon``, as the plan would use it."""
     mechanism, plan = prepared.mechanism, prepared.plan
-    if not mechanism.losses(plan, [Fraction(1, 2)]):
+    by_rate = mechanism.rate_losses(plan)
+    if by_rate is None:
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
         settings = prepared.planned.plan.mechanism.settings.dumped()
         setting = "loss" if settings.get("epsilon") is None else "epsilon"
         return Fit(setting=setting, value=value, epsilon=exact(value)) if value else None
     with suppress(StirredError):  # no rate reaches it
-        tuned = tunable(mechanism)
-        if tuned is None:
-            return None
-        rate = tuned.rate_reaching(plan, epsilon)
+        rate = by_rate.gentlest(epsilon)
         for candidate in (Fraction(math.ceil(rate * _GRID), _GRID), rate):
-            ((_, loss),) = mechanism.losses(plan, [candidate])
+            ((_, loss),) = by_rate.losses([candidate])
             if loss <= epsilon:
                 return Fit(setting="rate", value=candidate, epsilon=loss)
     return None

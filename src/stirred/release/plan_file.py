@@ -12,12 +12,11 @@ from pydantic import ValidationError
 
 from stirred.data.problems import PlanError, bad_plan, control_letters
 from stirred.data.sources import READS, Source, address_of, local_path, read_toml
-from stirred.data.spelling import misshapen, told_once
-from stirred.data.steps import LEARNED
 from stirred.mechanisms.protocol import Settings
-from stirred.mechanisms.registry import DEFAULT, KINDS, UnknownMechanismError, mechanism_class
+from stirred.mechanisms.registry import DEFAULT, UnknownMechanismError, mechanism_class
 from stirred.release.plan_sections import EngineSection, MechanismSection, PlanFile
-from stirred.spec.problems import Problem, StirredError, as_given, place_of
+from stirred.spec.misfits import Misfit, misfits
+from stirred.spec.problems import Problem, StirredError, place_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +174,12 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     try:
         plan = PlanFile.model_validate(content)
     except ValidationError as error:
-        for detail, hint in told_once(error.errors(include_url=False), PlanFile):
-            if unknown and detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1 and not hint:
+        for found in misfits(
+            error.errors(), content, PlanFile, remedy="see docs/plans.md, or `stirred plan --schema plan`"
+        ):
+            if unknown and found.kind == "extra_forbidden" and len(found.place) == 1 and not found.hint:
                 continue  # perhaps a section of the mechanism that was meant
-            problems.append((str((*detail["loc"], "")[0]), _problem(detail, source, hint)))
+            problems.append((str((*found.place, "")[0]), _problem(found, source)))
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]
         problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
@@ -260,32 +261,11 @@ _LEAST = {
 }
 
 
-def _problem(detail: Any, source: str, hint: str) -> Problem:
-    place = [str(part) for part in detail["loc"]]
-    section = f"[{place[0]}] " if place else ""
-    if isinstance((*detail["loc"], "", "")[1], int):
-        section = f"[{section.strip()}] "
-    where = f"{source} {section}{place_of(detail['loc'][1:])}".strip()
-    if detail["type"] == "extra_forbidden":
-        remedy = hint or "remove it, or check its spelling"
-        return Problem(what=f"there is no setting called '{place[-1]}'", where=where, remedy=remedy)
-    if detail["type"] == "missing":
-        remedy = f"add {_LEAST[place[0]]}" if len(place) == 1 else "add it"
-        return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
-    if detail["type"] == LEARNED:
-        return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
-    message, given = str(detail["msg"]), as_given(detail.get("input"))[:60]
-    if place[-1:] and place[-1] in KINDS and detail["type"] != "literal_error":  # of several none would do
-        what = f"{given} is not a number or text that can be used here"
-        where = f"{source} {section}{place_of(detail['loc'][1:-1])}".strip()
-        return Problem(what=what, where=where, remedy="write one such as 2, 0.05, '1/20' or '5%'")
-    if (told := misshapen(detail, PlanFile)) is not None:
-        return Problem(what=told[0], where=where, remedy=told[1])
-    return Problem(
-        what=f"{given}: {message[:1].lower()}{message[1:]}",
-        where=where,
-        remedy="see docs/plans.md, or `stirred plan --schema plan`",
-    )
+def _problem(found: Misfit, source: str) -> Problem:
+    name, *inside = found.place or ("",)
+    section = f"[[{name}]]" if inside and isinstance(inside[0], int) else f"[{name}]" if name else ""
+    remedy = f"add {_LEAST[str(name)]}" if found.kind == "missing" and not inside else found.remedy
+    return Problem(what=found.what, where=f"{source} {section} {place_of(inside)}".strip(), remedy=remedy)
 
 
 def unprintable(planned: Planned, columns: Sequence[str]) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from stirred.data.codebook import toml_value
+from stirred.data.codebook_file import toml_value
 from stirred.data.place import file_at
 from stirred.data.problems import bad_plan
 from stirred.data.sources import local_path

@@ -12,7 +12,7 @@ import polars as pl
 from stirred.data.frames import as_read, read_frame, write_frame
 from stirred.data.natural import sort_naturally
 from stirred.data.table_labels import label_columns
-from stirred.report.page import shown_alone
+from stirred.report.page_reader import shown_alone
 from stirred.report.readme import Readme
 from stirred.spec.document_schema import AccountDocument
 from stirred.spec.markdown import raw

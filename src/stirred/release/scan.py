@@ -37,8 +37,9 @@ from stirred.data.problems import DataError, bad_file, invisible_letters, listed
 from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism, ReleasedColumns
+from stirred.mechanisms.registry import EARLIER
 from stirred.release.rewriting import Rewriting
-from stirred.report.page import unshown
+from stirred.report.page_reader import unshown
 from stirred.report.readme import WEAK_POINTS, Readme
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import account_in, mechanism_in, to_json
@@ -285,7 +286,7 @@ def _other_facts(public: Path, manifest: Manifest, mechanism: Mechanism | None) 
         "statement of weak points": weak != ([f"{WEAK_POINTS}{accepted}."] if accepted else []),
         "list of files": files != [place.rpartition(".")[0] for place, _ in readme.files],
     }
-    if mechanism is not None and manifest.stirred == __version__ and not mechanism.earlier:
+    if mechanism is not None and manifest.stirred == __version__ and mechanism.name not in EARLIER:
         wrong["method"] = readme.method != " ".join(mechanism.in_words.split())
     for what in (what for what, other in wrong.items() if other):
         yield _doubt(f"it has another {what} than the release", "public/README.md", _AGAIN)

@@ -12,10 +12,10 @@ import polars as pl
 from stirred.data.codebook import Codebook
 from stirred.data.natural import sort_naturally
 from stirred.data.problems import PlanError, listed
-from stirred.data.spelling import meant
 from stirred.data.table_labels import Labels, label_columns, labelled, tells_more
 from stirred.mechanisms.protocol import Table
 from stirred.spec.problems import Problem
+from stirred.spec.spelling import meant
 
 _MOST_CELLS = 1_000_000
 _LONGEST_NAME = 255  # of a file, on the systems we know

@@ -20,7 +20,8 @@ from stirred.spec.document_schema import (
     SpecificationDocument,
 )
 from stirred.spec.invariant import Inequality, Invariant
-from stirred.spec.problems import Problem, SpecificationError, as_given, place_of, placed, wrong
+from stirred.spec.misfits import misfits
+from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
 from stirred.spec.reliance import KeysAlone, Reliance, Unpublished
 from stirred.spec.specification import Specification
 
@@ -30,6 +31,9 @@ __all__ = [
 ]  # fmt: skip
 
 M = TypeVar("M", bound=BaseModel)
+_SCHEMA: Final = (
+    "see `stirred plan --schema specification`, or an example from `stirred spec export NAME --format json`"
+)
 
 
 def to_document(specification: Specification) -> dict[str, Any]:
@@ -218,9 +222,12 @@ def from_document(data: Any, *, source: str = "specification") -> Specification:
             remedy="write an object with domain, multiverse, input_premetric, output_premetric and budget",
         )
     try:
-        document = SpecificationDocument.model_validate(_decimals_allowed(data))
+        document = SpecificationDocument.model_validate(given := _decimals_allowed(data))
     except ValidationError as error:
-        raise SpecificationError(_problems(error, source)) from None
+        found = misfits(error.errors(), given, SpecificationDocument, remedy=_SCHEMA, examples=False)
+        raise SpecificationError(
+            Problem(what=each.what, where=f"{source} {place_of(each.place)}", remedy=each.remedy) for each in found
+        ) from None
     with placed(source):
         return specification_in(document)
 
@@ -234,42 +241,6 @@ def _decimals_allowed(data: Any) -> Any:
         if isinstance(budget.get(key), Decimal):
             budget[key] = float(budget[key])
     return {**data, "budget": budget}
-
-
-# Parts of a place that name one of several kinds that a number can be of, and no key of the file.
-_KINDS: Final = ("str", "int", "float", "decimal", "literal['inf']")
-
-
-def _problems(error: ValidationError, source: str) -> list[Problem]:
-    problems: list[Problem] = []
-    for detail in error.errors(include_url=False):
-        place = place_of(step for step in detail["loc"] if step not in _KINDS)
-        message = detail["msg"]
-        if detail["type"] == "extra_forbidden":
-            what, remedy = f"there is no key '{detail['loc'][-1]}' here", "remove it, or check its spelling"
-        elif detail["type"] == "missing":
-            what, remedy = f"the key '{detail['loc'][-1]}' is missing", "add it"
-        else:
-            given = as_given(detail.get("input"))
-            given = given if len(given) < 60 else given[:57] + "..."
-            what, remedy = _in_words(detail["type"], given, message)
-        problem = Problem(what=what, where=f"{source} {place}", remedy=remedy)
-        if not any(problem.where == other.where for other in problems):
-            problems.append(problem)
-    return problems
-
-
-def _in_words(kind: str, given: str, message: str) -> tuple[str, str]:
-    """Return a validation message as a person would say it."""
-    schema = "see `stirred plan --schema specification`, or an example from `stirred spec export NAME --format json`"
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return "an invariant needs a kind: margin, named or inequality", 'write such as {"kind": "margin", ...}'
-    if kind.endswith("_type") or kind.endswith("_parsing"):
-        a_list, an_object = "a list in [ ]", "an object in { }"
-        wanted = {"string": "text in quotes", "int": "a whole number", "float": "a number", "bool": "true or false",
-                  "list": a_list, "tuple": a_list, "model": an_object, "dict": an_object}  # fmt: skip
-        return f"{given} stands where {wanted.get(kind.rsplit('_', 1)[0], 'something else')} is needed", schema
-    return f"{given}: {message[:1].lower()}{message[1:]}", schema
 
 
 def _budget_out(budget: Budget, *, parameter: str) -> dict[str, Any]:

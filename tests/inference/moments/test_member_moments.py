@@ -44,8 +44,9 @@ def test_mean_and_variance_of_every_cell_are_those_of_the_law(
 ) -> None:
     _, weights = MOVED[name]
     n, (member, rate) = sum(hold), name.split()
-    moved = mechanism_class(f"{member}-swap").number_moved
-    laws = Laws.of([n], [rate], moved=moved)
+    family = mechanism_class(f"{member}-swap").family
+    assert family is not None
+    laws = Laws.of([n], [rate], moved=family.moved)
     kernel = exact_kernel(hold, swap, weights(n))
     for x, law in kernel.items():
         for h in range(len(hold)):

@@ -13,6 +13,7 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.engines.protocol import Sources
+from stirred.mechanisms.protocol import for_sampling
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
 from stirred.mechanisms.records.laws.mallows import MallowsSwap
@@ -91,5 +92,5 @@ def given(folder: Path, *, files: int = 3, people: bool = True) -> tuple[Microda
 def released(mechanism: Swap, data: Microdata, seed: str) -> dict[str, pl.DataFrame]:
     plan = mechanism.plan(data, doubts=False)
     mechanism.recheck(data, plan)
-    release = mechanism.release(data, Entropy.from_seed(seed), plan=mechanism.for_sampling(plan))
+    release = mechanism.release(data, Entropy.from_seed(seed), plan=for_sampling(plan))
     return {name: release.public.frame(name) for name in release.public}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from stirred.mechanisms.protocol import Release
+from stirred.mechanisms.protocol import Release, for_sampling
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.plan import SwapPlan
@@ -18,7 +18,7 @@ def planned(swap: Swap, data: Any) -> SwapPlan:
     The exact loss of small strata is left out too: it is a sentence of the plan, and takes longer than the draw.
     """
     with patch.object(PermutationLaw, "own_loss", lambda *_, **__: None):
-        return swap.for_sampling(swap.plan(data, doubts=False))
+        return for_sampling(swap.plan(data, doubts=False))
 
 
 def swapped(swap: Swap, data: Any, entropy: Entropy) -> Release:

@@ -9,10 +9,11 @@ import polars as pl
 
 from stirred.data.given import as_microdata
 from stirred.mechanisms.protocol import ReleasedTable
+from stirred.mechanisms.tables.budgets import REFERENCE
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.query import Integers, Perturbation
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
-from stirred.mechanisms.tables.tabulator import REFERENCE, Tabulator
+from stirred.mechanisms.tables.tabulator import Tabulator
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, RACES, THRESHOLDS
 
 
@@ -65,13 +66,19 @@ def one_table(at_most: int, *, name: str = "PH1n", rho: str = "1/2") -> PHSafe:
     return PHSafe(states=["S"], budget=budget)
 
 
-def without_noise(mechanism: Tabulator, data: Any) -> dict[str, pl.DataFrame]:
-    """Return the tables with noise of 0."""
+class TrueAnswers:
+    """The true numbers as answers."""
 
-    def true(query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
+    def __call__(self, query: Perturbation, true: Integers, **more: Any) -> Integers:
         return true
 
-    return {**mechanism.answered(as_microdata(data), None, true, lambda stage, done, total: None)}
+    def keep_only(self, query: Perturbation, chosen: Any, *, chunk: int) -> None:
+        pass
+
+
+def without_noise(mechanism: Tabulator, data: Any) -> dict[str, pl.DataFrame]:
+    """Return the tables with noise of 0."""
+    return {**mechanism.answered(as_microdata(data), None, TrueAnswers(), lambda stage, done, total: None)}
 
 
 def cells(table: pl.DataFrame, key: str = "iteration_code", **where: str) -> dict[str, int]:

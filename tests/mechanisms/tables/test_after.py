@@ -14,7 +14,7 @@ import pytest
 from stirred import Entropy, PermutationSwap
 from stirred.audit import AuditVerdict, audit
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Release, tunable
+from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.tables.noise.checks import decay_for
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
@@ -244,7 +244,7 @@ def test_randomness_that_is_no_entropy_is_refused_in_words(mechanism: Any, given
 
 def earlier(tables: Sequence[Sequence[str]], **settings: Any) -> NoisySwap:
     roles = {"match": ["size"], "swap": ["county"], "rate": "1/2", "noise_epsilon": 1}
-    return NoisySwap.of_settings(NoisySwapSettings.model_validate({**roles, **settings}), tables=tables)
+    return NoisySwap(NoisySwapSettings.model_validate({**roles, **settings}), tables=tables)
 
 
 def test_the_earlier_name_promises_what_it_promised() -> None:
@@ -267,11 +267,6 @@ def test_the_earlier_name_promises_what_it_promised() -> None:
 def test_settings_of_the_earlier_name_that_promise_nothing_are_refused(settings: dict[str, Any], what: str) -> None:
     with pytest.raises(StirredError, match=what):
         earlier(CROSSED, **settings)
-
-
-def test_no_rate_of_the_earlier_name_reaches_a_loss() -> None:
-    with pytest.raises(StirredError, match="whatever the rate"):
-        tunable(earlier(CROSSED))
 
 
 @pytest.mark.parametrize("settings", [{"tables": [["county", "size"]]}, {"rate": 0}, {"rate": "0", "tables": CROSSED}])

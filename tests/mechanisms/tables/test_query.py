@@ -14,7 +14,7 @@ from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
-from stirred.mechanisms.tables.query import KeptAnswers, Query
+from stirred.mechanisms.tables.query import CHUNK, DrawnAnswers, KeptAnswers, Query
 from stirred.randomness.entropy import Entropy
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
 from stirred.survey.estimates.mechanism import SurveyEstimates
@@ -85,3 +85,19 @@ def test_noise_that_keys_do_not_look_up_is_found() -> None:
     wrong = {"county": kept.with_columns(pvalue=pl.col("pvalue") + (pl.col("county") == "C").cast(pl.Int64))}
     with pytest.raises(VerificationError, match="is not what its keys look up"):
         mechanism.answered(records, plan, KeptAnswers(wrong), None)
+
+
+def test_of_a_query_in_chunks_the_numbers_that_matter_are_kept_and_the_others_stay_out_of_reach() -> None:
+    query, true = Query(title="first"), np.arange(6)
+    drawn = DrawnAnswers(Entropy.from_seed("chunks"))
+    answers = drawn(query, true, chunk=3)
+    large = answers > 2
+    drawn.keep_only(query, large, chunk=3)
+    kept = drawn.kept({})
+    assert kept["first"][CHUNK].to_list() == [3] * int(large.sum())
+    again = KeptAnswers(kept)(query, true, chunk=3)
+    assert again[large].tolist() == answers[large].tolist()
+    assert (again[~large] < -1_000_000).all()
+    assert (KeptAnswers(kept)(query, true, chunk=4) < -1_000_000).all()
+    with pytest.raises(VerificationError, match="first, counted again, is not what it was made of"):
+        KeptAnswers(kept)(query, true + 1, chunk=3)

@@ -12,7 +12,8 @@ import pytest
 from stirred import Entropy
 from stirred.audit.exhaustive import AuditVerdict, audit
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.tables.query import DrawnAnswers, Query, in_order
+from stirred.mechanisms.protocol import VerificationError
+from stirred.mechanisms.tables.query import DrawnAnswers, KeptAnswers, Query, in_order
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import StageQueries
@@ -84,7 +85,7 @@ def test_a_table_has_everybody_in_the_right_cell(tables: dict[str, pl.DataFrame]
 
 
 def test_household_tables_follow_the_published_totals(tables: dict[str, pl.DataFrame]) -> None:
-    found = without_noise(toy_h(totals=tables["t1"].drop("true")), HOMES)
+    found = without_noise(toy_h(totals=tables["t1"]), HOMES)
     t3 = {code: cells(found["t3"], "t3_data_cell", region_type="USA", iteration_code=code) for code in ("1002", "2002")}
     assert t3["1002"] == {"0": 2, "1": 2, "2": 1, "3": 1, "4": 0, "5": 1, "6": 0, "7": 0, "8": 0}
     assert t3["2002"] == {"0": 1, "1": 0, "6": 1}
@@ -94,7 +95,7 @@ def test_household_tables_follow_the_published_totals(tables: dict[str, pl.DataF
 
 
 def test_groups_without_a_published_total_get_nothing(tables: dict[str, pl.DataFrame]) -> None:
-    some = tables["t1"].drop("true").filter(pl.col("region_type") == "STATE")
+    some = tables["t1"].filter(pl.col("region_type") == "STATE")
     found = without_noise(toy_h(totals=some), HOMES)
     assert {*found["t3"]["region_type"]} == {"STATE"}
 
@@ -186,6 +187,21 @@ def test_the_noise_of_all_groups_has_its_variance(factor: float, right: bool) ->
 def test_the_released_rows_do_not_depend_on_the_order_of_the_file() -> None:
     one, other = (toy_p().release(file, Entropy.from_seed(3)).public["t1"] for file in (PEOPLE, PEOPLE.reverse()))
     assert one.equals(other)
+
+
+def test_both_stages_follow_again_from_the_noise_that_stays_inside() -> None:
+    safetab = toy_p()
+    release = safetab.release(PEOPLE, Entropy.from_seed("inside"))
+    drawn, records = release.internal["drawn"], release.internal["counted"]
+    again = safetab.answered(records, None, KeptAnswers(drawn), lambda *_: None)
+    assert all(again[name].equals(release.public[name]) for name in ("t1", "t2"))
+    # Of groups that are not published no noise is kept.
+    tracts = release.public["t1"].filter(pl.col("region_type") == "TRACT").height
+    assert sum(kept.height for name, kept in drawn.items() if name.startswith("TRACT") and "first" in name) == tracts
+    name = next(name for name in drawn if name.endswith("first"))
+    wrong = {**drawn, name: drawn[name].with_columns(pl.col("true") + 1)}
+    with pytest.raises(VerificationError, match="counted again, is not what it was made of"):
+        safetab.answered(records, None, KeptAnswers(wrong), lambda *_: None)
 
 
 # ---- the promise

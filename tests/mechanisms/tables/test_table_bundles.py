@@ -14,8 +14,9 @@ from stirred.cli.main import run
 from stirred.data.bundle import published_specification
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import PublicTable, VerificationError
+from stirred.mechanisms.tables.budgets import REFERENCE
+from stirred.mechanisms.tables.query import DECIMAL, Column, Columns
 from stirred.mechanisms.tables.safetab import SafeTabP
-from stirred.mechanisms.tables.tabulator import REFERENCE
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
@@ -186,3 +187,18 @@ def test_records_in_a_bundle_of_tables_are_found(name: str, tmp_path: Path) -> N
     PERSONS.write_parquet(bundle / "public" / "data.parquet")
     problems = audit_bundle(bundle).problems
     assert any("records are published, and the promise is about tables alone" in each.what for each in problems)
+
+
+@pytest.mark.parametrize(
+    ("column", "passes"),
+    [(Column(pl.Float64(), "from_later"), True), (Column(pl.Float64(), "earlier"), True), (DECIMAL, False)],
+)
+def test_a_bundle_from_before_a_column_was_added_passes(
+    column: Column, passes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = shutil.copytree(SET / "safetab" / "bundle", tmp_path / "bundle")
+    columns: dict[str, Columns] = {**SafeTabP.columns, "t1": {**SafeTabP.columns["t1"], "median": column}}
+    monkeypatch.setattr(SafeTabP, "columns", columns)
+    found = audit_bundle(bundle).problems
+    assert bool(found) is not passes
+    assert passes or "its columns are not those of this mechanism" in found[0].what

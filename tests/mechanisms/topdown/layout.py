@@ -97,6 +97,22 @@ def write_spine(tree: Tree, path: Path) -> None:
     pl.DataFrame(rows).write_csv(path)
 
 
+def write_codebook(schema: Schema, path: Path) -> None:
+    """Write a schema as a codebook, with a tree of codes beside it for each grouping."""
+    text = ""
+    for each in schema.attributes:
+        codes = ", ".join(f'"{code}" = ""' for code in each.codes)
+        text += f'[[variables]]\nname = "{each.name}"\nfile = "persons"\ntype = "code"\ncodes = {{ {codes} }}\n'
+        for name, groups in each.groupings.items():
+            parts = [[c for c, own in zip(each.codes, groups, strict=True) if own == g] for g in range(max(groups) + 1)]
+            tree = "".join(f"group{n}\n" + "".join(f"@{code}\n" for code in own) for n, own in enumerate(parts))
+            path.with_name(f"{name}.hrc").write_text(tree)
+            text += (
+                f'[[hierarchies]]\nname = "{name}"\nvariable = "{each.name}"\nhrc = "{name}.hrc"\ngeographic = false\n'
+            )
+    path.write_text(text)
+
+
 def detailed(schema: Schema) -> MarginalQuery:
     """Return the query of all cells."""
     return schema.keeping([DETAILED] * len(schema.attributes))

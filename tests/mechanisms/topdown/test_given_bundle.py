@@ -16,6 +16,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema, shipp
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
+from tests.mechanisms.topdown.layout import write_codebook
 
 PLAN = """
 [data]
@@ -33,7 +34,10 @@ rho = "1"
 [release]
 out = "measured"
 """
-REVERSED = '[[attributes]]\nname = "sex"\ncodes = ["f", "m"]\n[[attributes]]\nname = "age"\ncodes = ["young", "old"]\n'
+REVERSED = Schema(
+    name="reversed",
+    attributes=(Attribute(name="sex", codes=("f", "m")), Attribute(name="age", codes=("young", "old"))),
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pl.DataFrame(wards, schema=["region", "ward"], orient="row").write_csv(place / "wards.csv")
     pl.DataFrame(rows, schema=["region", "ward", "sex", "age"], orient="row").write_csv(place / "people.csv")
     (place / "plan.toml").write_text(PLAN, encoding="utf-8")
-    (place / "reversed.toml").write_text(REVERSED, encoding="utf-8")
+    write_codebook(REVERSED, place / "reversed.toml")
     assert run(["release", str(place / "plan.toml"), "--quiet"]) == 0
     return place
 

@@ -16,7 +16,7 @@ from stirred.mechanisms.topdown.commands import COMMANDS, MicrodataOptions, run_
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Tree
 from stirred.mechanisms.topdown.solve import files
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from tests.mechanisms.topdown.layout import write_folders
+from tests.mechanisms.topdown.layout import write_codebook, write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 
 
@@ -25,9 +25,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tree, list[
     tree, truth = people(21, noise=2.0)
     root = tmp_path_factory.mktemp("published")
     write_folders(tree, root / "files")
-    lines = [f'[[attributes]]\nname = "{each.name}"\ncodes = {[*each.codes]}\n' for each in SCHEMA.attributes]
-    lines[0] += 'groupings = { shared = [["house"], ["ward", "hall"]] }\n'
-    (root / "schema.toml").write_text("\n".join(lines).replace("'", '"'))
+    write_codebook(SCHEMA, root / "schema.toml")
     return root, tree, truth
 
 
@@ -108,7 +106,7 @@ def test_totals_of_groups_hold_whether_the_file_is_read_whole_or_in_pieces(
 def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
-    root, tree, truth = written
+    _, tree, truth = written
     race, leaves = SCHEMA.query("race"), tree.levels[-1]
     last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
     counts = race.answer(truth[-1])
@@ -116,7 +114,7 @@ def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     more = Answers(query=race, values=counts, variance=np.where(last, 2.0, np.inf))
     leaves = replace(leaves, known=(*leaves.known, most), answers=(*leaves.answers, more))
     write_folders(replace(tree, levels=(*tree.levels[:-1], leaves)), tmp_path / "files")
-    (tmp_path / "schema.toml").write_text((root / "schema.toml").read_text())
+    write_codebook(SCHEMA, tmp_path / "schema.toml")
     found = []
     for name, many in (("whole", 1 << 24), ("pieces", 5 * SCHEMA.size)):
         monkeypatch.setattr(published, "_VALUES_AT_ONCE", many)
@@ -132,7 +130,7 @@ def test_nothing_of_an_interrupted_run_on_other_measurements_is_taken_over(
     root, _, truth = written
     other, _ = people(22, noise=2.0)
     write_folders(other, tmp_path / "other" / "files")
-    (tmp_path / "other" / "schema.toml").write_text((root / "schema.toml").read_text())
+    write_codebook(SCHEMA, tmp_path / "other" / "schema.toml")
 
     def dies(stage: str, done: int, whole: int) -> None:
         if stage == "top-down" and done == whole - 1:
@@ -151,12 +149,8 @@ def test_nothing_of_an_interrupted_run_on_other_measurements_is_taken_over(
     assert pl.read_parquet(tmp_path / "out" / "persons.parquet").height == truth[0].sum()
 
 
-def test_options_that_are_gone_are_refused_and_another_arm_makes_as_many_records(
-    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
-) -> None:
+def test_another_arm_makes_as_many_records(written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path) -> None:
     root, _, truth = written
-    with pytest.raises(PlanError, match=r"(?s)parents: this option is no longer there.*unrounded: this option"):
-        run_microdata(options(root, tmp_path / "out", parents=tmp_path / "p", unrounded=tmp_path / "u"))
     outcome = run_microdata(options(root, tmp_path / "out", arm="blue"))
     assert outcome.passed
     assert outcome.values["arm"] == "blue"
@@ -167,7 +161,7 @@ def test_options_that_are_gone_are_refused_and_another_arm_makes_as_many_records
 def test_files_that_leave_records_without_a_place_are_refused(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
 ) -> None:
-    root, tree, _ = written
+    _, tree, _ = written
     part = [*tree.levels]
     kept = np.arange(25)
     part[3] = replace(
@@ -178,7 +172,7 @@ def test_files_that_leave_records_without_a_place_are_refused(
         known=tuple(replace(k, values=k.values[kept], given=k.given[kept]) for k in part[3].known),
     )
     write_folders(replace(tree, levels=tuple(part)), tmp_path / "files")
-    (tmp_path / "schema.toml").write_text((root / "schema.toml").read_text())
+    write_codebook(SCHEMA, tmp_path / "schema.toml")
     with pytest.raises(PlanError, match='L2 "0102" has no L3 inside it'):
         run_microdata(options(tmp_path, tmp_path / "out"))
     bare = [replace(tree.levels[0], answers=()), *tree.levels[1:]]

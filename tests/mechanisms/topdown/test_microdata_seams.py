@@ -15,7 +15,7 @@ import pytest
 from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
 from stirred.mechanisms.topdown.solve.tree import ARMS
-from tests.mechanisms.topdown.layout import write_folders
+from tests.mechanisms.topdown.layout import write_codebook, write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 from tests.mechanisms.topdown.watched import watched
 
@@ -172,9 +172,7 @@ def test_every_parents_optimum_is_that_of_dense_least_squares_and_a_general_meth
 ) -> None:
     tree, truth = people(31 + facts, fanout=(2, 3, 4), noise=2.0, facts=facts)
     write_folders(tree, tmp_path / "files")
-    lines = [f'[[attributes]]\nname = "{each.name}"\ncodes = {[*each.codes]}\n' for each in SCHEMA.attributes]
-    lines[0] += 'groupings = { shared = [["house"], ["ward", "hall"]] }\n'
-    (tmp_path / "schema.toml").write_text("\n".join(lines).replace("'", '"'))
+    write_codebook(SCHEMA, tmp_path / "schema.toml")
     given = {
         code: (np.flatnonzero(row), row[row > 0])
         for level, true in zip(tree.levels[:-1], truth, strict=False)

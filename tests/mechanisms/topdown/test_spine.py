@@ -84,12 +84,12 @@ def test_a_chain_of_only_children_hands_the_whole_budget_to_the_leaf() -> None:
     assert carried(found)[3] == [0]
     # Nothing is measured in wards: the district keeps what it has.
     assert carried(found, idle=frozenset({3})) == [[BYPASSED], [BYPASSED], [0], [3]]
+    assert carried(found, idle=frozenset({2})) == [[BYPASSED], [0], [BYPASSED], [2]]
 
 
-def test_a_level_without_queries_passes_the_budget_of_bypassed_areas_on() -> None:
+def test_an_area_keeps_its_budget_where_its_only_child_is_not_measured() -> None:
     wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "district": [1, 1, 1, 2], "ward": [1, 2, 1, 1]})
-    # North leaves its budget to its district, and that to both wards: without queries it would be lost.
-    assert carried(spine(wards), idle=frozenset({2}))[3] == [1, 1, 2, 2]
+    assert carried(spine(wards), idle=frozenset({2}))[1:] == [[1, 1], [2, BYPASSED, BYPASSED], [3, 3, 2, 2]]
 
 
 @given(

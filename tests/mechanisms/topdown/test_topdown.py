@@ -74,8 +74,8 @@ def test_the_loss_over_all_small_files_keeps_the_promise(number: int) -> None:
 
 @pytest.mark.parametrize("bypass", [True, False])
 def test_the_exact_audit_has_bypassed_areas_and_levels_without_queries(bypass: bool) -> None:
-    """All of rho is spent, also below an only child whose level asks nothing."""
-    shares = {"all": "1/4", "region": "1/2", "district": "0", "ward": "1/4"}
+    """All of rho is spent, also by an area with one child at whose level nothing is measured."""
+    shares = {"all": "1/4", "region": "1/2", "district": "1/4", "ward": "0"}
     table = {"detailed": {level: "1" for level, share in shares.items() if share != "0"}}
     own = topdown(
         levels=LEVELS, rho=None, queries=[], bypass=bypass, budget={"rho": "1", "levels": shares, "queries": table}
@@ -84,7 +84,7 @@ def test_the_exact_audit_has_bypassed_areas_and_levels_without_queries(bypass: b
     assert result.passed
     assert result.loss.high == exact(1)
     variances = {noise.variance for noise in own.law([("aaa", 0)]).noises}  # type: ignore[union-attr]
-    # The region with one district leaves its half to the ward inside.
+    # The region with one district leaves its half to the district, which keeps all of it.
     assert (Fraction(4, 3) in variances) == bypass
 
 

@@ -568,8 +568,8 @@ def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[[limits]]\nbudget = 1", "output is missing"),
-        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called colour"),
+        ("[[limits]]\nbudget = 1", "'output' is missing"),
+        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called 'colour'"),
         ("[[limits]]\nbugdet = '1'\noutput = 'zcdp'\nunit = 'person'", "did you mean 'budget'"),
         (
             "[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
@@ -590,8 +590,8 @@ def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> 
         ("[[limits]]\nbudget = '1'\noutput = 'best'\nunit = 'person'", "'best'"),
         ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'", "nothing says what may be held fixed"),
         ("[invariants]\nacceptable = 'all'", "'all'"),
-        ("[invariants]\nacceptable = [{kind = 'margin'}]", "of is missing"),
-        ("who = 'ana'", "should be a valid list"),
+        ("[invariants]\nacceptable = [{kind = 'margin'}]", "'of' is missing"),
+        ("who = 'ana'", "'ana' is not a list. Fix: write a list, such as who ="),
         ("who = [", "this is not TOML"),
     ],
 )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from stirred.data.problems import bad_plan
 from stirred.spec.exact import Exact
 
 # ---- swaps --------------------------------------------------------------------------------------------------
 
 
-class Exchange(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
     """A swap whose permutation of the records is drawn by the sizes of its strata alone, whatever the records hold.
 
     ``of`` are the columns that are exchanged between records with equal values ``within``. Noise on tables of the
@@ -31,16 +31,17 @@ class Exchange(NamedTuple):
         return bool({*columns} & {*self.of}) and not {*columns} <= {*self.of, *self.within}
 
 
-def tunable(mechanism: Any) -> Any:
-    """Return a mechanism whose rate decides its loss, or None; refuse one with a rate that does not decide it alone.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLosses:
+    """How the loss for the file of a plan follows from one rate for all strata, in place of the plan's own.
 
-    Its ``rate_reaching(plan, epsilon)`` is the gentlest rate whose loss is at most ``epsilon``, and refuses where there
-    is none; ``rates_reaching`` are all rates where the loss becomes ``epsilon``, each with a fraction to use.
+    ``losses`` are those of several rates. ``gentlest`` is the smallest rate whose loss is at most epsilon, and refuses
+    where there is none; ``reaching`` are all rates where the loss becomes epsilon, each with a fraction to use.
     """
-    if mechanism.untunable is not None:
-        what, remedy = mechanism.untunable
-        raise bad_plan(what, where="epsilon", remedy=remedy)
-    return mechanism if hasattr(mechanism, "rate_reaching") else None
+
+    losses: Callable[[Sequence[Fraction]], list[tuple[Fraction, Exact]]]
+    gentlest: Callable[[Exact], Fraction]
+    reaching: Callable[[Exact], list[tuple[float, Fraction]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,7 @@ class StratumAudit:
 
     ``sharp_bound`` is what the mechanism promises ``for_every`` such stratum, ``theorem_bound`` what was published
     before, and some stratum of this size loses at least ``existential_bound``. ``witness`` attains the loss; it prints
-    itself, and ``facts`` has it for JSON. A mechanism that can be audited so has ``stratum_audit(hold, swap)``, of how
-    often each held and each swapped value occurs, and ``stratum_settings``, the settings that matter there.
+    itself, and ``facts`` has it for JSON.
     """
 
     exact_loss: Exact
@@ -119,3 +119,20 @@ class SwapCellLaw:
     redraw_law: RedrawLaw | None = None
     fine_match: tuple[str, ...] = ()
     fine_rate: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapFamily:
+    """What all swaps of a kind have in common, whatever their settings: swaps within strata, which are compared.
+
+    ``scales`` are their settings by one number, from gentle to strong, where advice may propose them. Readers correct
+    tables by the law of ``moved`` records, or by what is ``redrawn``; ``uncorrected`` says why they cannot, and what to
+    do instead. With ``stratum_settings``, those that matter on one stratum and their defaults, a swap has
+    ``stratum_audit(hold, swap)``: the ``StratumAudit`` by how often each held and each swapped value occurs.
+    """
+
+    scales: tuple[Any, ...] = ()
+    moved: NumberMoved | None = None
+    redrawn: RedrawnStratum | None = None
+    uncorrected: tuple[str, str] | None = None
+    stratum_settings: Mapping[str, str | None] | None = None

@@ -31,7 +31,7 @@ UNSEARCHED: Final = Doubt(
     remedy="give release what plan(data) returns, or leave plan out",
     final=True,
 )
-# That of a plan by which a law is tested (``Mechanism.for_sampling``): whatever it draws is marked as a test run.
+# That of a plan by which a law is tested (``for_sampling``): whatever it draws is marked as a test run.
 SAMPLED: Final = Doubt(
     kind="sampled",
     what="this plan is for test draws, which need a seed; it cannot be released",
@@ -260,6 +260,11 @@ class Plan(ABC):
 def for_rehearsal(plan: Any, specification: Specification) -> Any:
     """Return the plan of an excerpt with the promise of the whole file, for a draw that is thrown away with its key."""
     return replace(plan, specification=specification)._sealed()
+
+
+def for_sampling(plan: Any) -> Any:
+    """Return the plan by which a law is tested, on files that a release would refuse: seeded draws alone."""
+    return replace(plan, doubts=(SAMPLED,))._sealed()
 
 
 def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:

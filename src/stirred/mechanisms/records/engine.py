@@ -21,8 +21,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
-from stirred.data.column_doubts import revealing_columns
-from stirred.data.column_evidence import SwapColumns
+from stirred.data.column_doubts import SwapColumns, revealing_columns
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
@@ -38,17 +37,19 @@ from stirred.mechanisms.protocol import (
     PlanOrigin,
     Progress,
     PublicFile,
+    RateLosses,
     Release,
     ReleasedColumns,
     StratumAudit,
     SwapCellLaw,
+    SwapFamily,
     Written,
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
 from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
 from stirred.mechanisms.records.files import record_files, swap_files
-from stirred.mechanisms.records.law import MemberScale, SwapStep, tables_with_margins
+from stirred.mechanisms.records.law import SwapStep, tables_with_margins
 from stirred.mechanisms.records.plan import SwapPlan, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
 from stirred.mechanisms.records.strata import Strata, rate_for
@@ -208,10 +209,8 @@ class Swap(RecordSwap):
     """A swap within strata of equal match values: a law of the family (``law.SwapLaw``), with ``steps`` around it."""
 
     settings_model: ClassVar[type[SwapSettings]]
-    # Whether it is advised and compared with the other swaps within strata; ``registry.family`` lists those.
-    in_family: ClassVar[bool] = True
-    # Its settings by one number, from gentle to strong, where advice may propose it.
-    scales: ClassVar[tuple[MemberScale, ...]] = ()
+    # Each is advised and compared with the others; ``registry.family`` lists them.
+    family: ClassVar[SwapFamily] = SwapFamily()
     by_column: ClassVar[bool] = True
     # Why it is not said whom it changes, and what to do instead, where that depends on what it protects.
     unsaid: ClassVar[tuple[str, str] | None] = None
@@ -423,12 +422,8 @@ class Swap(RecordSwap):
 
     @property
     def exchange(self) -> Exchange | None:
-        return Exchange(self.match, self.swap) if self.swap_law.by_sizes and not self.steps else None
-
-    def swapped_file(self, data: Microdata, entropy: Entropy) -> pl.DataFrame:
-        plan = self.plan(data, doubts=False)
-        file: SwappedFile = self._swapped(self._narrowed(data), plan, entropy, None)["file"]
-        return pl.concat([*file.households()])
+        by_sizes = self.swap_law.by_sizes and not self.steps
+        return Exchange(within=self.match, of=self.swap) if by_sizes else None
 
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
         data = reduce(lambda known, step: step.before(known, entropy), self.steps, data)
@@ -522,7 +517,7 @@ class Swap(RecordSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        moved, law = type(self).number_moved, self.swap_law
+        moved, law = self.family.moved, self.swap_law
         if moved is None or law.protects_moves:
             return None
         rate_of = partial(rate_for, rules=law.rules, default=law.base_rate)
@@ -553,14 +548,13 @@ class RatedSwap(Swap):
         others = ", others by match value" if self.swap_law.rules else ""
         return "".join([f"rate {percent(self.swap_law.base_rate)}{others}", *(s.setting_in_words for s in self.steps)])
 
-    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        return self.swap_law.losses(plan.strata, plan.swap, rates)
-
-    def rate_reaching(self, plan: SwapPlan, epsilon: Exact) -> Fraction:
-        return self.swap_law.rate_reaching(plan.strata, plan.swap, epsilon)
-
-    def rates_reaching(self, plan: SwapPlan, epsilon: Exact) -> list[tuple[float, Fraction]]:
-        return self.swap_law.rates_reaching(plan.strata, plan.swap, epsilon)
+    def rate_losses(self, plan: SwapPlan) -> RateLosses:
+        law, of_file = self.swap_law, (plan.strata, plan.swap)
+        return RateLosses(
+            losses=partial(law.losses, *of_file),
+            gentlest=partial(law.rate_reaching, *of_file),
+            reaching=partial(law.rates_reaching, *of_file),
+        )
 
 
 def _bulk() -> Any:

@@ -279,7 +279,8 @@ def _losses(mechanism: Swap, plan: SwapPlan, size: int) -> list[Block]:
         f"{mechanism.in_words} The largest stratum with something to swap has {size:,} records. "
         f"{_moved_at_length(plan)}"
     )
-    rows = tuple((percent(rate), e.shown()) for rate, e in mechanism.losses(plan, _RATES))
+    own = mechanism.rate_losses(plan)
+    rows = () if own is None else tuple((percent(rate), e.shown()) for rate, e in own.losses(_RATES))
     policy = plan.specification.budget.policy
     if plan.strata.by_record is not None and isinstance(policy, Derived):
         text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"

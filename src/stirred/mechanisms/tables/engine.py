@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -23,6 +24,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.frames import as_read, read_frame, write_frame
+from stirred.data.given import like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.natural import sorted_values
@@ -39,13 +41,15 @@ from stirred.mechanisms.protocol import (
     Opening,
     Plan,
     Progress,
+    PublicFile,
     Release,
+    ReleasedColumns,
     Settings,
     Written,
     confidence_of,
     failed,
 )
-from stirred.mechanisms.tables.query import Ask, DrawnAnswers, KeptAnswers
+from stirred.mechanisms.tables.query import CHUNK, Ask, Columns, DrawnAnswers, KeptAnswers, are_declared
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
@@ -59,6 +63,7 @@ from stirred.spec.specification import Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
 NO_TABLES: Final = 'add a line [[tables]], and below it variables = ["county", "tenure"]'
+NOISE: Final = "noise"  # the folder below internal with true numbers and what was added to them
 STAYS_INSIDE: Final = "both are confidential (internal/noise has them)"
 LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 COMPOSED: Final = "composition (section 2.5 of the dissertation)"
@@ -77,6 +82,7 @@ class TablePlan(Plan):
     unreleased: ClassVar[str] = "not used"
 
     cells: Mapping[str, pl.DataFrame] = field(default_factory=dict, repr=False)  # the declared ones, by table
+    before: Any = None  # the plan of the mechanism before, where there is one (``after``)
 
     @property
     def mechanism(self) -> Any:
@@ -92,9 +98,8 @@ class TableMechanism(Mechanism):
     """
 
     counts_tables: ClassVar[bool] = False
-    kept_in: ClassVar[str] = "noise"  # the folder below internal with what tables were made of
-    keeps_noise: ClassVar[bool] = True  # of millions of groups true counts are kept alone, as a column of their table
-
+    columns: ClassVar[Mapping[str, Columns]] = {}  # of the files that it publishes whatever the tables of the plan
+    file_words: ClassVar[Mapping[str, str]] = {}  # what is in these files
     otherwise: ClassVar[str] = "or write values = {...}"  # how values are declared without a codebook
 
     settings: Any
@@ -225,9 +230,30 @@ class TableMechanism(Mechanism):
 
     # ---- the release
 
+    def noise_entropy(self, entropy: Entropy) -> Entropy:
+        """Return the randomness of the noise; what comes before it has its own."""
+        return entropy.child("noise")
+
+    def records_before(self, data: Microdata, plan: Any, entropy: Entropy) -> Microdata:
+        """Return the records of tables: those of the input, or what a mechanism before makes of it, which stay inside.
+
+        What speaks against that mechanism was refused with this one's own doubts.
+        """
+        if self.inner is None:
+            return data
+        opening = Opening(data, plan.before, entropy.child("before"), plan.before.specification, like(data))
+        released = self.inner.make_release(opening, None).public
+        people = released.frame(PERSONS) if PERSONS in released else None
+        return Microdata(
+            households=released.frame(RECORDS),
+            persons=people,
+            hid=None if people is None else people.columns[0],
+            checked=False,
+        )
+
     def counted_file(self, data: Microdata, plan: Any, entropy: Entropy) -> Any:
-        """Return what tables are counted from: the input, or what keys or a mechanism before made of it."""
-        return data
+        """Return what tables are counted from: the records, or these with keys."""
+        return self.records_before(data, plan, entropy)
 
     @abstractmethod
     def answered(self, data: Any, plan: Any, ask: Ask, progress: Progress) -> Mapping[str, pl.DataFrame]:
@@ -236,13 +262,15 @@ class TableMechanism(Mechanism):
         What is asked later may depend on earlier answers, and what is published on answers and public facts alone.
         """
 
-    def counted_besides(self, data: Microdata, plan: Any) -> Mapping[str, Mapping[str, Any]]:
-        """Return columns of numbers that stay inside besides true numbers and noise, by table."""
-        return {}
-
     def published_exactly(self, data: Microdata, plan: Any) -> Mapping[str, pl.DataFrame]:
         """Return the tables that are published without noise, by file."""
         return {}
+
+    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
+        return [
+            PublicFile(name=name, kind="measurements", columns=(*columns,), words=self.file_words[name])
+            for name, columns in self.columns.items()
+        ]
 
     def file_of(self, plan: Any, title: str) -> str:
         """Return the name under which a release has a table: its title, or the name of its file."""
@@ -253,29 +281,24 @@ class TableMechanism(Mechanism):
         data, plan, entropy, promised, convert = opening
         progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
-        answers = DrawnAnswers(entropy.child("noise") if self.keeps_noise else entropy, keep=self.keeps_noise)
+        answers = DrawnAnswers(self.noise_entropy(entropy))
         tables = self.answered(counted, plan, answers, progress)
         progress("noise", 1, 1)
-        besides = self.counted_besides(counted, plan)
-        kept = {
-            title: with_numbers(plan.cells[title], {**numbers, **besides.get(title, {})})
-            for title, numbers in answers.kept.items()
-        }
-        kept |= {title: table for title, table in tables.items() if "true" in table.columns}
-        public = {self.file_of(plan, title): table.drop("true", strict=False) for title, table in tables.items()}
+        public = {self.file_of(plan, title): table for title, table in tables.items()}
         public |= self.published_exactly(data, plan)
         return Release(
             public=Frames({name: partial(list, [table]) for name, table in public.items()}, convert=convert),
             specification=promised,
-            internal={"plan": plan, "drawn": kept, "counted": counted},
+            internal={"plan": plan, "drawn": answers.kept(plan.cells), "counted": counted},
         )
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        folder = written.internal / self.kept_in
+        folder = written.internal / NOISE
         folder.mkdir(mode=0o700)
-        for number, (title, frame) in enumerate(release.internal["drawn"].items(), start=1):
-            own = frame.select(pl.lit(title).alias("table"), pl.all()) if self.keeps_noise else frame
-            write_frame(own, folder / f"{number if self.keeps_noise else title}.parquet", note=dict(note))
+        named = [f.select(pl.lit(title).alias("table"), pl.all()) for title, f in release.internal["drawn"].items()]
+        whole, chunks = ([each for each in named if (CHUNK in each.columns) is asked] for asked in (False, True))
+        for number, frame in enumerate([*whole, *([pl.concat(chunks)] if chunks else [])], start=1):
+            write_frame(frame, folder / f"{number}.parquet", note=dict(note))
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return a checksum of the cells, by which noise is addressed."""
@@ -290,18 +313,28 @@ class TableMechanism(Mechanism):
         Tables are counted once more, and get the noise that was kept. Whether it follows its law no file can show.
         """
         check_no_records(written)
-        kept = {frame["table"][0]: frame for frame in map(read_frame, (written.internal / self.kept_in).iterdir())}
+        frames = map(read_frame, (written.internal / NOISE).iterdir())
+        by_title = (each.partition_by("table", as_dict=True).items() for each in frames)
+        kept = KeptAnswers({str(title): own for (title,), own in chain.from_iterable(by_title)})
         counted, names = release.internal["counted"], {table.title: f"tables/{table.name}" for table in written.tables}
-        checks = []
-        for title, table in self.answered(counted, plan, KeptAnswers(kept), lambda stage, done, total: None).items():
+        checks, tables = [], self.answered(counted, plan, kept, lambda stage, done, total: None)
+        if wrong := [*self.inconsistent(tables)]:
+            raise failed(wrong[0])
+        for title, table in tables.items():
             file = names.get(title, self.file_of(plan, title))
-            found = read_frame(written.public / f"{file}.csv")
+            text = written.public / f"{file}.csv"
+            path = text if text.exists() else written.public / f"{file}.parquet"
+            found = read_frame(path, empty=True)
             labelled = with_labels(table, written.labels, beside=self.table_columns) if "/" in file else table
-            if not as_read(labelled, "csv", written.public).equals(found, null_equal=True):
+            if not as_read(labelled, path.suffix[1:], written.public).equals(found, null_equal=True):
                 raise failed(f"the table {title}, as written, is not the true numbers with the noise drawn")
             if words := self.verified(title):
                 checks.append(Check(cells=found.height, **words))
         return checks
+
+    def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterable[str]:
+        """Return what cannot be in published tables of which some rows are sums of others."""
+        return ()
 
     def verified(self, title: str) -> dict[str, str]:
         """Return what is said of a table that was compared, and its result."""
@@ -319,9 +352,6 @@ class TableMechanism(Mechanism):
     def conclusions(self, plan: Any) -> Sequence[str]:
         return self.reading_tables(plan)
 
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        return ["There is no file of records: the promise is about the tables alone."]
-
 
 # ---- the audit of a bundle ----------------------------------------------------------------------------------
 
@@ -330,6 +360,21 @@ def audit_records(bundle: BundleFiles, found: Findings) -> None:
     """Add a problem for each file of records in a bundle."""
     for path in _records(bundle.public):
         found.bad("records are published, and the promise is about tables alone", where=f"public/{path.name}")
+
+
+def audit_columns(declared: Mapping[str, Columns], bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
+    """Return the published tables that have their declared columns; add a problem for each other one."""
+    tables = {}
+    for name, columns in declared.items():
+        table = bundle.side(f"{name}.parquet")
+        if table is None:
+            continue
+        if are_declared(table.columns, columns) and table.schema.get("count", pl.Int64) == pl.Int64:
+            tables[name] = table
+            found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
+        else:
+            found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
+    return tables
 
 
 def audit_promise(
@@ -387,7 +432,7 @@ def stated_mechanism(kind: type[TableMechanism], bundle: BundleFiles, tables: Se
     try:
         stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
         settings = kind.settings_model.model_validate(stated.settings if stated else {})
-        return kind.of_settings(settings, tables=tables)
+        return kind(settings, tables=tables)
     except (OSError, ValueError, StirredError):
         return None
 
@@ -560,12 +605,3 @@ def _undeclared(column: pl.Series, declared: pl.Series) -> Iterator[Problem]:
             where=f'table variable "{column.name}"',
             remedy="declare every value that a record can have, or recode them in the file",
         )
-
-
-def with_numbers(cells: pl.DataFrame, numbers: Mapping[str, Any]) -> pl.DataFrame:
-    """Return cells with columns of numbers beside them; without variables there is one cell.
-
-    >>> with_numbers(pl.DataFrame(), {"sum": [3]}).rows()
-    [(3,)]
-    """
-    return pl.DataFrame([*cells.get_columns(), *(pl.Series(name, own) for name, own in numbers.items())])

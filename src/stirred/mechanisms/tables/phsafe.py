@@ -17,18 +17,10 @@ from pydantic import AfterValidator, Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
+from stirred.mechanisms.tables.budgets import Amount, BudgetFile, once
 from stirred.mechanisms.tables.engine import at_most
-from stirred.mechanisms.tables.query import COUNTED, Ask, Columns, Query, in_order
-from stirred.mechanisms.tables.tabulator import (
-    Amount,
-    BudgetFile,
-    Ints,
-    Tabulator,
-    TabulatorSettings,
-    missing_columns,
-    once,
-    with_intervals,
-)
+from stirred.mechanisms.tables.query import COUNTED, DECIMAL, TEXT, Ask, Columns, Query, in_order, schema_of
+from stirred.mechanisms.tables.tabulator import Ints, Tabulator, TabulatorSettings, missing_columns, with_intervals
 from stirred.spec.problems import Problem
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -219,8 +211,8 @@ def ratio(above: float, below: float, *, variances: tuple[float, float], level: 
     return CountEstimate(value, (above * below - root) / lead, (above * below + root) / lead)
 
 
-_CELL: Final[Columns] = dict.fromkeys(("region_id", "region_type", "table", "iteration_code", "data_cell"), pl.String())
-_ESTIMATES: Final[Columns] = dict.fromkeys(("estimate", "estimate_low", "estimate_high"), pl.Float64())
+_CELL: Final[Columns] = dict.fromkeys(("region_id", "region_type", "table", "iteration_code", "data_cell"), TEXT)
+_ESTIMATES: Final[Columns] = dict.fromkeys(("estimate", "estimate_low", "estimate_high"), DECIMAL)
 _RATIO: Final = ("region_id", "region_type", "ratio", "iteration_code")
 
 
@@ -253,7 +245,10 @@ class PHSafe(Tabulator):
     columns: ClassVar[Mapping[str, Columns]] = {
         "counts": {**_CELL, **COUNTED, **_ESTIMATES},
         # A ratio and its interval are no whole numbers.
-        "ratios": {**dict.fromkeys(_RATIO, pl.String()), **dict.fromkeys(("value", "low", "high"), pl.Float64())},
+        "ratios": {
+            **dict.fromkeys(_RATIO, TEXT),
+            **dict.fromkeys(("value", "low", "high"), DECIMAL),
+        },
     }
     file_words: ClassVar[Mapping[str, str]] = {
         "counts": "noisy counts of every table; the estimates are of a normal cut off at 0, with 90% intervals",
@@ -353,11 +348,11 @@ class PHSafe(Tabulator):
         tables, queries = [], [*self.spent.queries()]
         for number, (query, true) in enumerate(self.true_counts(data, queries)):
             progress("count", number, len(queries))
-            tables.append(self._rows(query, ask(query, true, chunk=0), true))
+            tables.append(self._rows(query, ask(query, true, chunk=0)))
         counts = pl.concat(tables)
         guesses = [truncated(*row) for row in counts.select("count", "variance").iter_rows()]
-        counts = counts.hstack(pl.DataFrame(guesses, schema=_ESTIMATES, orient="row"))
-        return {"counts": in_order(counts, [*self.columns["counts"], "true"]), "ratios": self._ratios(counts)}
+        counts = counts.hstack(pl.DataFrame(guesses, schema=schema_of(_ESTIMATES), orient="row"))
+        return {"counts": in_order(counts, schema_of(self.columns["counts"])), "ratios": self._ratios(counts)}
 
     def true_counts(self, data: Microdata, queries: Sequence[PHSafeQuery]) -> Iterator[tuple[PHSafeQuery, Ints]]:
         """Yield each query with its counts: region x iteration x cell, from the rows of its table."""
@@ -394,7 +389,7 @@ class PHSafe(Tabulator):
         rows = persons.select(hid, *own).join(units, on=hid).filter(met(table.where)).collect()
         return at_most(rows, hid, table.at_most, key=self.order_key)
 
-    def _rows(self, query: PHSafeQuery, noisy: Ints, true: Ints) -> pl.DataFrame:
+    def _rows(self, query: PHSafeQuery, noisy: Ints) -> pl.DataFrame:
         """Return the rows of one query."""
         labels = [self._regions(query), [*self.spent.groups[query.group]], [*query.table.cells]]
         region, iteration, cell = (pl.Series(values, dtype=pl.String) for values in labels)
@@ -407,7 +402,6 @@ class PHSafe(Tabulator):
                 "iteration_code": iteration.gather(at[1]),
                 "data_cell": cell.gather(at[2]),
                 "count": noisy.ravel(),
-                "true": true.ravel(),
             }
         )
         return with_intervals(table, [query], cells=np.ones(noisy.size, dtype=np.int64))
@@ -425,7 +419,7 @@ class PHSafe(Tabulator):
             both = summed(each.above, ("a", "va")).join(summed(each.below, ("b", "vb")), on=keys, maintain_order="left")
             for region, kind, iteration, a, va, b, vb in both.select(*keys, "a", "va", "b", "vb").iter_rows():
                 found.append((region, kind, name, iteration, *ratio(a, b, variances=(va, vb))))
-        return pl.DataFrame(found, schema=self.columns["ratios"], orient="row")
+        return pl.DataFrame(found, schema=schema_of(self.columns["ratios"]), orient="row")
 
     # ---- small files, for audits
 

@@ -7,10 +7,10 @@ add up, also where a later query is chosen by earlier answers: a mechanism asks 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +23,53 @@ from stirred.randomness.noise import Streams, fill_noise, integer_noise
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
 
 Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+NOTHING: Final[Mapping[str, Any]] = {}
+CHUNK, PLACE = "__chunk", "__place"  # of a number in a query that is asked in chunks
+_NOT_KEPT: Final = -(1 << 40)
 
-# What every noisy number is published with, and, where it is a count, the count before that. Types and files, and
-# which columns an audit accepts, follow from here; `intervals` has one value for each, or fails.
-Columns = Mapping[str, pl.DataType]
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A published column: its type, and which versions of stirred write it.
+
+    A column that a later version adds is written ``from_later`` versions on: tables made before lack it. One that is no
+    longer written is in tables of ``earlier`` versions alone.
+    """
+
+    type: pl.DataType
+    written: Literal["always", "from_later", "earlier"] = "always"
+
+
+TEXT, WHOLE, DECIMAL = Column(pl.String()), Column(pl.Int64()), Column(pl.Float64())
+# The columns of a published table, in order: what is written and what an audit accepts follow from here.
+Columns = Mapping[str, Column]
+# What every noisy number is published with, and, where it is a count, the count before that; `intervals` has one value
+# for each, or fails.
 INTERVAL: Final[Columns] = {
-    "variance": pl.Float64(),  # of the noise
-    "low": pl.Int64(),  # of the interval that has the true number with the confidence that the page states
-    "high": pl.Int64(),
+    "variance": DECIMAL,  # of the noise
+    "low": WHOLE,  # of the interval that has the true number with the confidence that the page states
+    "high": WHOLE,
 }
-COUNTED: Final[Columns] = {"count": pl.Int64(), **INTERVAL}
+COUNTED: Final[Columns] = {"count": WHOLE, **INTERVAL}
+
+
+def schema_of(columns: Columns) -> dict[str, pl.DataType]:
+    """Return the columns that this version writes, with their types."""
+    return {name: column.type for name, column in columns.items() if column.written != "earlier"}
+
+
+def are_declared(found: Sequence[str], columns: Columns) -> bool:
+    """Say whether a table has its declared columns in order, as this version or an earlier one writes them.
+
+    >>> declared = {"count": WHOLE, "low": Column(pl.Int64(), "earlier"),
+    ...             "cv": Column(pl.Float64(), "from_later")}
+    >>> [are_declared(names, declared) for names in (["count", "cv"], ["count", "low"], ["count"], ["cv"])]
+    [True, True, True, False]
+    """
+    known = [name for name in columns if name in found]
+    always = {name for name, column in columns.items() if column.written == "always"}
+    return [*found] == known and always <= {*found}
 
 
 class Perturbation(Protocol):
@@ -49,10 +86,6 @@ class Perturbation(Protocol):
     @property
     def columns(self) -> tuple[str, str]:
         """Return the columns in which true numbers and what was added to them stay inside."""
-
-    @property
-    def besides(self) -> Mapping[str, Any]:
-        """Return further columns that stay inside."""
 
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> Integers:
         """Return what is added to so many numbers; a ``chunk`` is a part of a query that is asked piece by piece."""
@@ -117,10 +150,6 @@ class Query:
         role = f"{self.role}_" if self.role else ""
         return f"{role}true", f"{role}noise"
 
-    @property
-    def besides(self) -> Mapping[str, Any]:
-        return {}
-
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> Integers:
         """Return the noise of so many of its numbers."""
         if chunk is None:
@@ -136,45 +165,113 @@ class Query:
 class Ask(Protocol):
     """What answers a query: the noisy numbers, from the true ones."""
 
-    def __call__(self, query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
-        """Return the answer."""
+    def __call__(
+        self,
+        query: Perturbation,
+        true: Integers,
+        *,
+        chunk: int | None = None,
+        inside: Mapping[str, Any] = NOTHING,
+    ) -> Integers:
+        """Return the answer. A ``chunk`` is a part of a query; ``inside`` are further columns that stay inside."""
+
+    def keep_only(self, query: Perturbation, chosen: Mask, *, chunk: int) -> None:
+        """Keep of a chunk these numbers inside: nothing that is published follows from the others."""
 
 
 class DrawnAnswers:
-    """Answers that are drawn, each once: the true numbers with noise. ``kept`` has both by table, by columns."""
+    """Answers that are drawn, each once: the true numbers with noise. Both are kept."""
 
-    def __init__(self, entropy: Entropy, *, keep: bool = True) -> None:
-        self._entropy, self._keep = entropy, keep
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._tables: dict[str, dict[str, Any]] = {}  # by title: columns of all cells
+        self._chunks: dict[tuple[str, int], pl.DataFrame] = {}  # by address
         self._asked: set[tuple[str, int | None]] = set()
-        self.kept: dict[str, dict[str, Any]] = {}
 
-    def __call__(self, query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
+    def __call__(
+        self,
+        query: Perturbation,
+        true: Integers,
+        *,
+        chunk: int | None = None,
+        inside: Mapping[str, Any] = NOTHING,
+    ) -> Integers:
         """Draw the noise of a query."""
         # The same address twice would be the same noise twice, and two counts with it would show what it hides.
         address = query.purpose, chunk
         assert address not in self._asked, f"noise of {query.purpose} {chunk} was drawn already"
         self._asked.add(address)
         noise = query.drawn(true.size, self._entropy, chunk=chunk).reshape(true.shape)
-        if self._keep:
-            numbers = dict(zip(query.columns, (true, noise), strict=True))
-            self.kept.setdefault(query.title, {}).update({**numbers, **query.besides})
+        numbers = dict(zip(query.columns, (true, noise), strict=True))
+        if chunk is None:
+            self._tables.setdefault(query.title, {}).update({**numbers, **inside})
+        else:
+            flat = {name: own.ravel() for name, own in numbers.items()}
+            self._chunks[query.purpose, chunk] = pl.DataFrame({PLACE: np.arange(true.size), **flat})
         return true + noise
+
+    def keep_only(self, query: Perturbation, chosen: Mask, *, chunk: int) -> None:
+        """Keep of a chunk these numbers alone."""
+        self._chunks[query.purpose, chunk] = self._chunks[query.purpose, chunk].filter(pl.Series(chosen))
+
+    def kept(self, cells: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Return true numbers and noise by title, with the ``cells`` of the table; of chunks by address."""
+        found = {title: with_numbers(cells[title], numbers) for title, numbers in self._tables.items()}
+        parts: dict[str, list[pl.DataFrame]] = {}
+        for (purpose, chunk), frame in sorted(self._chunks.items(), key=lambda one: one[0]):
+            if frame.height:
+                parts.setdefault(purpose, []).append(frame.select(pl.lit(chunk).alias(CHUNK), pl.all()))
+        return {**found, **{purpose: pl.concat(own) for purpose, own in parts.items()}}
 
 
 class KeptAnswers:
     """The answers of a release, once more: raise if a true number, counted again, is not what was kept inside."""
 
     def __init__(self, kept: Mapping[str, pl.DataFrame]) -> None:
-        self._kept = kept
+        self._tables = {title: frame for title, frame in kept.items() if CHUNK not in frame.columns}
+        self._chunks = {
+            (purpose, *key): own
+            for purpose, frame in kept.items()
+            if CHUNK in frame.columns
+            for key, own in frame.partition_by(CHUNK, as_dict=True, include_key=False).items()
+        }
 
-    def __call__(self, query: Perturbation, true: Integers, *, chunk: int | None = None) -> Integers:
-        """Add the noise that was kept."""
-        before, noise = (self._kept[query.title][name] for name in query.columns)
-        if before.to_list() != true.tolist():
-            raise failed(f"{query.title}, counted again, is not what it was made of")
-        drawn: Integers = noise.to_numpy()
-        query.check_noise(drawn)
-        return true + drawn
+    def __call__(
+        self,
+        query: Perturbation,
+        true: Integers,
+        *,
+        chunk: int | None = None,
+        inside: Mapping[str, Any] = NOTHING,
+    ) -> Integers:
+        """Add the noise that was kept; a number that was not kept comes back so far below that nothing uses it."""
+        if chunk is None:
+            return true + _noise_kept(query, self._tables[query.title], true)
+        flat, answers = true.ravel(), np.full(true.size, _NOT_KEPT)
+        if (kept := self._chunks.get((query.purpose, chunk))) is not None:
+            place = kept[PLACE].to_numpy()
+            answers[place] = flat[place] + _noise_kept(query, kept, flat[place])
+        return answers.reshape(true.shape)
+
+    def keep_only(self, query: Perturbation, chosen: Mask, *, chunk: int) -> None:
+        """Leave what is kept as it is."""
+
+
+def _noise_kept(query: Perturbation, kept: pl.DataFrame, true: Integers) -> Integers:
+    before, noise = (kept[name].to_numpy() for name in query.columns)
+    if not np.array_equal(before, true):
+        raise failed(f"{query.title}, counted again, is not what it was made of")
+    query.check_noise(noise)
+    return noise
+
+
+def with_numbers(cells: pl.DataFrame, numbers: Mapping[str, Any]) -> pl.DataFrame:
+    """Return cells with columns of numbers beside them; without variables there is one cell.
+
+    >>> with_numbers(pl.DataFrame(), {"sum": [3]}).rows()
+    [(3,)]
+    """
+    return pl.DataFrame([*cells.get_columns(), *(pl.Series(name, own) for name, own in numbers.items())])
 
 
 def intervals(noisy: Integers, *, variance: Any, width: Any) -> dict[str, Any]:

@@ -6,167 +6,51 @@ mechanism says what that costs by its own structure (docs/theory/census-2020.md)
 
 from __future__ import annotations
 
-import tomllib
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from importlib import resources
 from itertools import combinations_with_replacement
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field
 
 from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.frames import read_frame
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, columns_beside
-from stirred.data.problems import DataError, PlanError, bad_plan, listed
+from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import (
-    Check,
     Fact,
     Grid,
-    PublicFile,
-    Release,
-    ReleasedColumns,
     ReleasedTable,
     Section,
     Settings,
     Typical,
-    Written,
-    failed,
 )
+from stirred.mechanisms.tables.budgets import BudgetFile, budget_of
 from stirred.mechanisms.tables.engine import (
     UNSTATED,
     TableMechanism,
     TablePlan,
+    audit_columns,
     audit_promise,
     audit_records,
-    check_no_records,
 )
-from stirred.mechanisms.tables.query import INTERVAL, Columns, Query, intervals
+from stirred.mechanisms.tables.query import INTERVAL, Query, intervals, schema_of
 from stirred.randomness.cell_law import LEVEL, half_width, variance_of
+from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import table_of
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, Domain, after_imputation
 from stirred.spec.exact import exact
-from stirred.spec.given_numbers import fraction
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import ZCDP
-from stirred.spec.problems import Problem, StirredError, as_given, place_of
+from stirred.spec.problems import Problem
 from stirred.spec.specification import Flavor, Specification
-
-
-def _share(given: Any) -> Fraction:
-    if isinstance(given, (bool, float)) or not isinstance(given, (str, int, Decimal, Fraction)):
-        raise ValueError("write an exact number, such as '0.159' or 1/10")
-    try:
-        found = fraction(given, where="")
-    except StirredError as error:
-        raise ValueError(error.problems[0].what) from None
-    if found < 0:
-        raise ValueError("it is below 0")
-    return found
-
-
-def _rising(given: list[int]) -> list[int]:
-    if given != sorted({*given}):
-        raise ValueError("thresholds and edges rise")
-    return given
-
-
-REFERENCE: Final = resources.files("stirred.mechanisms.tables") / "reference"
-Amount = Annotated[Fraction, BeforeValidator(_share)]
-Edges = Annotated[list[int], AfterValidator(_rising)]
-
-
-class BudgetFile(BaseModel):
-    """What every budget file has."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    title: str
-
-
-class Region(BudgetFile):
-    """A region type: the column of the areas that names the region, and which iterations are tabulated there."""
-
-    title: str = ""
-    type: str
-    column: str
-    iterations: Literal["detailed", "coarse"]
-    suppress: bool = False
-
-
-class BudgetPart(BudgetFile):
-    """One region type and level: rho for its groups, and the thresholds at which their table gets finer."""
-
-    title: str = ""
-    table: str = "t2"
-    region: str
-    level: int
-    rho: Amount
-    thresholds: Edges
-
-    @property
-    def name(self) -> str:
-        return f"{self.region} level {self.level}"
-
-
-class GroupsBudget(BudgetFile):
-    """What the budget files of SafeTab have in common."""
-
-    regions: list[Region]
-    parts: list[BudgetPart]
-
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        once([region.type for region in self.regions], "region type")
-        once([region.column for region in self.regions], "region column")
-        once([f"{part.table}, {part.name}" for part in self.parts], "part")
-        return self
-
-
-def once(names: Sequence[Hashable], what: str) -> None:
-    """Refuse what appears twice: two measurements of one name would draw the same noise."""
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"{what} {twice[0]} appears twice")
-
-
-def _instead(given: Any) -> str:
-    """Quote what was given, unless it is a whole table."""
-    return "" if isinstance(given, Mapping) else f", not {as_given(given)[:60]}"
-
-
-Model = TypeVar("Model", bound=BudgetFile)
-
-
-def budget_of(model: type[Model], given: str | Mapping[str, Any], *, ending: str) -> Model:
-    """Return a checked budget: one that is brought along, by its name, or the content of a file."""
-    content: Any = given
-    if isinstance(given, str):
-        place = REFERENCE.joinpath(f"{given}{ending}.toml")
-        if not given.replace("-", "").isalnum() or not place.is_file():
-            remedy = "write us-2020, or name a file that ends in .toml"
-            raise bad_plan(f"there is no budget called {given!r}", where="budget", remedy=remedy)
-        content = tomllib.loads(place.read_text(encoding="utf-8"), parse_float=Decimal)
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise PlanError(
-            Problem(
-                what=str(detail["msg"]).removeprefix("Value error, ") + _instead(detail.get("input")),
-                where=f"budget {place_of(detail['loc'])}".strip(),
-                remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
-            )
-            for detail in error.errors(include_url=False)
-        ) from None
-
 
 Ints = npt.NDArray[np.int64]
 Promise = Literal["replace", "as-printed", "add-remove"]
@@ -228,14 +112,10 @@ class TabulatorPlan(TablePlan):
 class Tabulator(TableMechanism):
     """A mechanism that publishes counts with noise and nothing else."""
 
-    kept_in: ClassVar[str] = "true_counts"
-    keeps_noise: ClassVar[bool] = False
     own_tables: ClassVar[bool] = True
     budget_model: ClassVar[type[BudgetFile]]
     shipped: ClassVar[str]  # how the names of budgets end that are brought along
     neighbours: ClassVar[str]  # what a rho of the budget is about
-    columns: ClassVar[Mapping[str, Columns]]  # of each public file
-    file_words: ClassVar[Mapping[str, str]]
 
     def check_settings(self) -> None:
         if self.tables:
@@ -324,6 +204,9 @@ class Tabulator(TableMechanism):
 
     # ---- the act
 
+    def noise_entropy(self, entropy: Entropy) -> Entropy:
+        return entropy
+
     @abstractmethod
     def problems(self, data: Microdata) -> Iterator[Problem]:
         """Yield everything that is wrong with a file for these settings."""
@@ -351,27 +234,8 @@ class Tabulator(TableMechanism):
 
     # ---- files and pages
 
-    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
-        return [
-            PublicFile(name=name, kind="measurements", columns=(*columns,), words=self.file_words[name])
-            for name, columns in self.columns.items()
-        ]
-
-    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-        """Check on the files as written that rows which are sums of others are.
-
-        Of millions of groups the noise is not kept, so no table is computed again.
-        """
-        check_no_records(written)
-        tables = {name: read_frame(written.public / f"{name}.parquet", empty=True) for name in self.columns}
-        if wrong := [*self.inconsistent(tables)]:
-            raise failed(wrong[0])
-        result = "counts and sums of counts with the noise drawn, nothing adjusted"
-        return [Check(what=name, cells=table.height, result=result) for name, table in tables.items()]
-
-    def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
-        """Yield what cannot be in tables of which some rows are sums of others."""
-        return iter(())
+    def verified(self, title: str) -> dict[str, str]:
+        return {"what": title, "result": "counts and sums of counts with the noise drawn, nothing adjusted"}
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         audit_promise(self.specification, bundle, found)
@@ -386,18 +250,8 @@ class Tabulator(TableMechanism):
 
     @classmethod
     def _audit_columns(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
-        """Return the tables that have the columns they must have."""
         audit_records(bundle, found)
-        tables = {}
-        for name, columns in cls.columns.items():
-            table = bundle.side(f"{name}.parquet")
-            if table is None:
-                continue
-            if [*table.columns] != [*columns] or table.schema.get("count", pl.Int64) != pl.Int64:
-                found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
-                continue
-            tables[name] = table
-            found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
+        tables = audit_columns(cls.columns, bundle, found)
         found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
         return tables
 
@@ -432,8 +286,8 @@ def with_intervals(
     each = [(queries[k].parameter, m) for k, m in pairs.T.tolist()]
     width = np.array([half_width(variance, m) for variance, m in each], dtype=np.int64)[place.ravel()]
     variance = np.array([float(variance_of(variance) * m) for variance, m in each])[place.ravel()]
-    found = intervals(table["count"].to_numpy(), variance=variance, width=width)
-    return table.with_columns(pl.Series(name, values, dtype=INTERVAL[name]) for name, values in found.items())
+    found, types = intervals(table["count"].to_numpy(), variance=variance, width=width), schema_of(INTERVAL)
+    return table.with_columns(pl.Series(name, values, dtype=types[name]) for name, values in found.items())
 
 
 def missing_columns(

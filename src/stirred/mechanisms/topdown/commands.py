@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
+from math import isclose
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 from pydantic import BaseModel, Field
 
@@ -28,16 +28,12 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.estimates import (
     COLUMNS,
-    Terms,
-    TreeEstimates,
     Unions,
     estimate_frame,
     estimate_frames,
     estimates_of,
-    gives,
-    half_width_of_terms,
-    measured_terms,
-    solved_terms,
+    half_width_of_sum,
+    measured_sums,
 )
 from stirred.mechanisms.topdown.hierarchy.least_squares import Residuals
 from stirred.mechanisms.topdown.hierarchy.schema import (
@@ -63,8 +59,10 @@ from stirred.spec.problems import Problem
 SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 UNION: Final = "union"
 _ROUNDED: Final = 1e-6
+_SAME: Final = 1e-7
 _ASKED: Final = "--area"  # a union, as messages call it
-Target = tuple[str | None, MarginalQuery, pl.DataFrame]  # a level or None for unions, and rows (row, area, cell)
+_TARGET: Final = COLUMNS[:4]  # what a file of targets has
+_PLACE: Final = ("_geolevel", "_area", *_TARGET[2:])  # the same as estimates name it
 
 
 # ---- estimates --------------------------------------------------------------------------------------------
@@ -83,40 +81,44 @@ class HierarchyEstimateOptions(PublishedOptions):
 def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     _refuse_taken(options.out)
-    published, members = options.opened(), dict[str, list[str]]()
-    request, targets = None, list[Target]()
+    published, members, targets = options.opened(), dict[str, list[str]](), None
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
         for name, code in listing.select("area", "geocode").iter_rows():
             members.setdefault(name, []).append(published.block(code))
         _refuse_unknown_areas([code for own in members.values() for code in own], published, "--areas")
+    queries = published.queries
     if options.targets is not None:
-        request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
-        targets = _targets(request, published, members, f"--targets {options.targets}")
+        request = read_table(options.targets, _TARGET, option="--targets")
+        queries, targets = _targets(request, published, members, f"--targets {options.targets}")
     with _written(options.out) as half:
         written, residuals, model = FileParts(path=half.with_name("estimates")), Residuals(), published.model()
         unions = Unions(model, members)
+
+        def write(frames: Iterable[pl.DataFrame]) -> None:
+            if targets is not None:
+                some = (frame.join(targets, left_on=COLUMNS[:4], right_on=_PLACE, how="semi") for frame in frames)
+                frames = (frame for frame in some if frame.height)
+            written.extend(frames)
+
         for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            written.extend(estimate_frames(found, published.queries) if request is None else _aimed(targets, found))
+            write(estimate_frames(found, queries))
             unions.add(found)
         unions.finish()
-        if request is None:
-            written.extend(
-                estimate_frame(UNION, [name], label, unions.of(name, query))
-                for name in members
-                for label, query in published.queries.items()
-            )
-        else:
-            written.extend(_in_unions(targets, unions))
+        write(
+            estimate_frame(UNION, [name], label, unions.of(name, query))
+            for name in members
+            for label, query in queries.items()
+        )
         if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
         parts = pl.scan_parquet(written.parts)
+        if targets is not None:  # its rows, in their order
+            own = parts.rename(dict(zip(COLUMNS, _PLACE, strict=False)))
+            parts = targets.lazy().join(own, on=_PLACE, how="left", maintain_order="left").select(COLUMNS)
         rows, estimable = parts.select(pl.len(), pl.col("estimable").sum()).collect().row(0)
-        if request is not None:  # its rows, in their order
-            keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
-            parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
         if options.out.suffix == ".csv":
             parts.sink_csv(half)
         else:
@@ -153,65 +155,51 @@ def _written(out: Path) -> Iterator[Path]:
 
 def _targets(
     frame: pl.DataFrame, published: PublishedMeasurements, unions: Mapping[str, Any], where: str
-) -> list[Target]:
-    """Return what a file asks for; an area is a geocode of its level, or the name of a union."""
-    spine = published.spine
-    levels = {plain(name): depth for depth, name in enumerate(spine.names)}
-    codes = [{*own} for own in spine.geocodes]
-    found, problems = list[Target](), list[Problem]()
-    numbered = frame.with_row_index("row").with_columns(pl.col("cell").cast(pl.Int64, strict=False))
-    for (level, name), rows in numbered.partition_by(
-        "geolevel", "query_name", as_dict=True, maintain_order=True
-    ).items():
+) -> tuple[dict[str, MarginalQuery], pl.DataFrame]:
+    """Return the queries of a file of targets, and its rows with their places as estimates name them (``_PLACE``).
+
+    An area is a geocode of its level, or the name of a union.
+    """
+    spine, problems = published.spine, list[Problem]()
+    levels = {plain(name): name for name in spine.names if name}
+    codes = {name: {*own} for name, own in zip(spine.names, spine.geocodes, strict=True)}
+    queries: dict[str, MarginalQuery] = {}
+    for name in frame["query_name"].unique(maintain_order=True):
         try:
-            query = published.queries[name] if name in published.queries else published.schema.query(name)
+            queries[name] = published.queries.get(name) or published.schema.query(name)
         except PlanError as error:
             problems += [problem.inside(where) for problem in error.problems]
-            continue
-        depth = levels.get(plain(level)) if level else None
+
+    def place(level: str, area: str) -> tuple[str | None, str]:
+        name = levels.get(plain(level))
         # The uppermost area has an empty geocode, whatever a reader calls it.
-        called = dict.fromkeys(("", level), spine.geocodes[0][0]) if depth == 0 else {}
-        areas = [called.get(area) or published.block(area) for area in rows["area"]]
-        inside = pl.Series([depth is not None and area in codes[depth] for area in areas], dtype=pl.Boolean)
-        joined = pl.Series([area in unions for area in areas], dtype=pl.Boolean) & ~inside
-        rows = rows.with_columns(area=pl.Series(areas, dtype=pl.String))
-        wrong = rows.filter(~(inside | joined) | ~pl.col("cell").is_between(0, query.size - 1).fill_null(value=False))
-        for row in wrong.head(1).iter_rows(named=True):
-            what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
-            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {query.size - 1:,}; "
-            remedy += "areas without rows exist if --spine lists them"
-            problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
-        own = None if depth is None else spine.names[depth]
-        found += [(at, query, rows.filter(some)) for at, some in ((own, inside), (None, joined)) if some.any()]
+        code = spine.geocodes[0][0] if name == spine.names[0] and area in ("", level) else published.block(area)
+        return name if name and code in codes[name] else UNION if area in unions else None, code
+
+    asked = frame.select(_TARGET).with_columns(pl.col("cell").cast(pl.Int64, strict=False))
+    places = asked.select(_TARGET[:2]).unique()
+    own = pl.DataFrame([place(*row) for row in places.iter_rows()], schema=_PLACE[:2], orient="row")
+    asked = asked.join(places.hstack(own), on=_TARGET[:2], how="left", maintain_order="left")
+    sizes = pl.col("query_name").replace_strict(
+        [*queries], [query.size for query in queries.values()], default=None, return_dtype=pl.Int64
+    )
+    there = pl.col("_geolevel").is_not_null() & pl.col("cell").is_between(0, sizes - 1).fill_null(value=False)
+    wrong = asked.with_row_index("row").filter(sizes.is_not_null() & ~there)
+    for row in wrong.unique(["geolevel", "query_name"], keep="first", maintain_order=True).iter_rows(named=True):
+        name = row["query_name"]
+        what = f'{name}: there is no cell {row["cell"]} of it in {row["geolevel"] or UNION} "{row["area"]}"'
+        remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {queries[name].size - 1:,}; "
+        remedy += "areas without rows exist if --spine lists them"
+        problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
     if problems:
         raise DataError(problems)
-    return found
-
-
-def _aimed(targets: Sequence[Target], found: TreeEstimates) -> Iterator[pl.DataFrame]:
-    """Yield the estimates that are asked for and that a tree has."""
-    for depth in found.own:
-        level = found.by_level[depth].level
-        place = pl.DataFrame({"area": pl.Series(level.geocodes, dtype=pl.String), "place": np.arange(level.areas)})
-        for at, query, asked in targets:
-            rows = asked.join(place, on="area", how="inner") if at == level.name else asked.clear()
-            if rows.height:
-                places, which = np.unique(rows["place"].to_numpy(), return_inverse=True)
-                own = found.of(depth, query, places)
-                yield rows.select("row").with_columns(**own.columns((which.reshape(-1), rows["cell"].to_numpy())))
-
-
-def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFrame]:
-    for _, query, asked in (target for target in targets if target[0] is None):
-        for (name,), rows in asked.partition_by("area", as_dict=True).items():
-            own = unions.of(name, query)
-            yield rows.select("row").with_columns(**own.columns((0, rows["cell"].to_numpy())))
+    return queries, asked
 
 
 def _estimated(
     options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, *, rows: int, lost: int
 ) -> Outcome:
-    chance = chance_of(residuals)
+    chance = residuals.chance
     judged = ""
     if chance is not None and not 1e-4 < chance < 1 - 1e-4:
         judged = ": far from what the variances of the rows say; check that file, schema and levels belong together"
@@ -221,7 +209,6 @@ def _estimated(
         "not_estimable": lost,
         "areas": published.areas,
         "areas_named_by": published.named_by,
-        "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
         "queries": [*published.queries],
         "chi_squared": residuals.squares,
         "degrees_of_freedom": residuals.freedom,
@@ -234,7 +221,7 @@ def _estimated(
     said = [
         ("estimates", f"{number(rows, 'row')} in {options.out}, {lost:,} of them not estimable"),
         ("areas", _areas_in_words(published)),
-        *_incomplete(published, residuals),
+        *_incomplete(published),
         ("residuals", f"{freedom}{judged}"),
         ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
         ("spends", SPENDS),
@@ -246,22 +233,10 @@ def _areas_in_words(published: PublishedMeasurements) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in published.areas.items())
 
 
-def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> Iterator[tuple[str, str]]:
+def _incomplete(published: PublishedMeasurements) -> Iterator[tuple[str, str]]:
     """Yield what to know where a part of an area may be missing without a trace."""
     if published.named_by == "rows":
         yield "parts", "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
-    if residuals.apart:
-        names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
-        yield "check", f"{names} was measured far from what its parts say: a part may be missing, or a variance wrong"
-
-
-def chance_of(residuals: Residuals) -> float | None:
-    """Return the probability of a larger sum of squares, if file and variances agree (Wilson and Hilferty 1931).
-
-    >>> round(chance_of(Residuals(squares=18.307, freedom=10)), 3)
-    0.05
-    """
-    return 1 - NormalDist().cdf(residuals.deviation) if residuals.freedom else None
 
 
 # ---- one interval -----------------------------------------------------------------------------------------
@@ -297,16 +272,11 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     _refuse_unknown_areas(areas, published, _ASKED)
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
-    residuals, candidates = Residuals(), list[Terms]()
+    sums = list[tuple[float, int]]()
     for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
-        residuals += found.residuals
         unions.add(found)
-        levels = [estimates.level for estimates in found.by_level]
-        candidates += measured_terms(levels, areas, query, cell)
+        sums += measured_sums((estimates.level for estimates in found.by_level), areas, query, cell)
     unions.finish()
-    if not published.cut:
-        solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
-        candidates += [] if solved is None else [solved]
     answers = unions.of(_ASKED, query)
     words = " and ".join(options.where) or "everybody"
     values = {
@@ -321,14 +291,14 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         rows.append(("estimate", "not estimable: no measurement tells these counts from others"))
         return Outcome(rows=rows, values={**values, "estimable": False})
     value, sd = float(answers.estimate[0, cell]), float(answers.std_dev[0, cell])
-    half, law = _half_width(sd, options.level, candidates)
+    half, law = _half_width(sd, options.level, sums)
     if not sd:
         value = float(round(value))  # what is known exactly is a count
     low, high = _whole_if_near(value - half), _whole_if_near(value + half)
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
         ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level, digits=12)}, {law})"),
-        *_incomplete(published, residuals),
+        *_incomplete(published),
         ("spends", SPENDS),
     ]
     more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [low, high], "law": law}
@@ -348,13 +318,14 @@ def _whole_if_near(bound: float) -> float:
     return float(nearest) if abs(bound - nearest) <= _ROUNDED * max(1.0, 1e-4 * abs(bound)) else bound
 
 
-def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:
+def _half_width(sd: float, level: float, sums: Iterable[tuple[float, int]]) -> tuple[float, str]:
     """Return how far the interval reaches, and from which law: that of the noise, where few measurements matter."""
     if not sd:
         return 0.0, "known exactly"
-    for terms in candidates:
-        if gives(terms, sd) and (half := half_width_of_terms(terms, level)) is not None:
-            return half, f"exact law of the noise of {number(len(terms), 'measured value')}"
+    for variance, many in sums:
+        half = half_width_of_sum(variance, many, level) if isclose(many * variance, sd**2, rel_tol=_SAME) else None
+        if half is not None:
+            return float(half), f"exact law of the noise of {number(many, 'measured value')}"
     return NormalDist().inv_cdf(0.5 + level / 2) * sd, "normal"
 
 
@@ -406,20 +377,10 @@ def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements
 # ---- records ----------------------------------------------------------------------------------------------
 
 
-_GONE: Final = {
-    "public": ("public counts are no longer used", "leave it out: records are made from the measurements alone"),
-    "parents": ("this option is no longer there", "leave it out; --arm compares how records are made"),
-    "unrounded": ("this option is no longer there", "leave it out; --arm compares how records are made"),
-}
-
-
 class MicrodataOptions(PublishedOptions):
     """The options of ``stirred topdown microdata``."""
 
     arm: MethodName = Field(default="default", description="How to solve: default, or for comparison blue or bureau.")
-    parents: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
-    unrounded: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
-    public: Path | None = Field(default=None, description="Gone.", json_schema_extra={"gone": True})
     records: str = Field(default="persons", description="What records are called: the name of their file.")
     threads: int = Field(default=0, ge=0, description="Threads; 0 for one per core. The counts do not depend on it.")
     out: Path = Field(description="A folder for counts.parquet, the records and certificate.json.")
@@ -479,9 +440,6 @@ def _check_out(options: MicrodataOptions) -> None:
     if Path(options.records).name != options.records or options.records in ("", ".", "..", "counts"):
         remedy = "write a plain name, such as persons"
         problems.append(Problem(what=f"'{options.records}' is no name of a file", where="--records", remedy=remedy))
-    for name, (what, remedy) in _GONE.items():
-        if getattr(options, name) is not None:
-            problems.append(Problem(what=what, where=f"--{name}", remedy=remedy))
     if problems:
         raise PlanError(problems)
 
@@ -508,7 +466,7 @@ def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None)
     del progress
     shares = Shares.read(read_budget(options.file), where=options.file)
     if not (name := options.schema_ or shares.schema):
-        remedy = f"write schema = '...' into it, or --schema: a codebook, a file of attributes, or {listed(SCHEMAS)}"
+        remedy = f"write schema = '...' into it, or --schema: a codebook, or {listed(SCHEMAS)}"
         raise bad_plan("the budget file does not say what its queries ask", where="schema", remedy=remedy)
     schema = schema_named(name, attributes=partial(_asked_variables, shares))
     shares = shares.fitted(schema, [*shares.levels], where=options.file)
@@ -544,16 +502,6 @@ def _asked_variables(shares: Shares, codebook: Codebook) -> list[str]:
     return named
 
 
-class GoneOptions(BaseModel):
-    """The options of a command that is gone: none is read."""
-
-
-def optimise_budget(options: GoneOptions, progress: Progress | None = None) -> Outcome:
-    """Refuse: shares of a budget are no longer searched for."""
-    remedy = "write shares yourself; `stirred topdown budget` shows their noise"
-    raise bad_plan("budgets are no longer optimised", where="topdown optimise-budget", remedy=remedy)
-
-
 COMMANDS = (
     Command(
         name="estimate",
@@ -579,5 +527,4 @@ COMMANDS = (
         options=TopDownBudgetOptions,
         run=show_budget,
     ),
-    Command(name="optimise-budget", help="Gone.", options=GoneOptions, run=optimise_budget, gone=True),
 )

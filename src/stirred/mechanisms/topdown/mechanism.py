@@ -138,6 +138,11 @@ class TopDown(Mechanism):
         **given: Any,
     ) -> None:
         super().__init__(settings, **given)
+        if tables and "records" not in self.settings.publish:
+            remedy = (
+                'write publish = ["measurements", "records"]; or name what is counted as queries, without [[tables]]'
+            )
+            raise bad_plan("tables are counted from records, and none are released", where="tables", remedy=remedy)
         # What the settings decide is parsed once, and stays with copies that have the same settings.
         if design is None or design.settings is not self.settings:
             design = TopDownDesign.of(self.settings)
@@ -147,15 +152,6 @@ class TopDown(Mechanism):
 
     def with_settings(self, **changed: Any) -> Self:
         return replace(self, **changed)
-
-    @classmethod
-    def of_settings(cls, settings: Any, **others: Any) -> Self:
-        if others.get("tables") and "records" not in settings.publish:
-            remedy = (
-                'write publish = ["measurements", "records"]; or name what is counted as queries, without [[tables]]'
-            )
-            raise bad_plan("tables are counted from records, and none are released", where="tables", remedy=remedy)
-        return cls(settings, **others)
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:

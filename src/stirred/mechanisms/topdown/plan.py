@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from stirred.data.problems import listed
 from stirred.mechanisms.protocol import PERSONS, Fact, Grid, Plan, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
@@ -120,24 +119,9 @@ def unmeasured(parts: Iterable[Population]) -> Iterator[Doubt]:
 
 
 def area_doubts(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
-    """Yield what looks like a slip: a few codes of a level in several areas, and levels that look exchanged."""
+    """Yield levels that look exchanged."""
     if not {*levels} <= {*spine.leaves.columns}:  # one column of geocodes names all levels
         return
-    for depth, name in enumerate(levels[1:], start=1):
-        placed = spine.leaves.select(levels[: depth + 1]).unique().group_by(name).len("__len").sort(name)
-        shared = placed.filter(placed["__len"] > 1)
-        if 0 < 4 * shared.height <= placed.height:
-            above = levels[depth - 1]
-            yield Doubt(
-                kind="several-parents",
-                about=name,
-                what=f"{listed(shared[name].cast(str).to_list())} is in more than one {above}, unlike most: "
-                "each counts as an area of its own",
-                remedy="check the list of areas for slips",
-                refuses=False,
-                public=f"some codes of {name} are in more than one {above}",
-            )
-            break
     for depth, (above, name) in enumerate(pairwise(levels), start=1):
         alone = spine.areas(depth) == spine.areas(depth + 1)
         if alone and spine.leaves[name].n_unique() < spine.leaves[above].n_unique():

@@ -65,9 +65,7 @@ _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
-SCHEMA_HELP: Final = (
-    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
-)
+SCHEMA_HELP: Final = f"{', '.join(SCHEMAS)}, or a codebook; default what the bundle says, or pl94-persons."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

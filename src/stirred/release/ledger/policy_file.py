@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
-from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
 from stirred.release.ledger.row import StrictFacts
 from stirred.spec.document import invariant_out
@@ -18,6 +17,7 @@ from stirred.spec.document_schema import (
     NamedDocument,
 )
 from stirred.spec.invariant import Invariant
+from stirred.spec.misfits import Misfit, misfits
 from stirred.spec.problems import Problem, place_of
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
@@ -120,27 +120,15 @@ def policy_document(data: Any, *, source: str) -> PolicyDocument:
     try:
         return PolicyDocument.model_validate(data)
     except ValidationError as error:
-        told = told_once(error.errors(include_url=False), PolicyDocument)
-        raise LedgerError([_problem(detail, source, hint) for detail, hint in told]) from None
+        found = misfits(error.errors(), data, PolicyDocument, remedy="see docs/ledger.md")
+        raise LedgerError([_problem(each, source) for each in found]) from None
 
 
-# Parts of a place that name a branch of our models, and no key of the file.
-_BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int", "name", "own"})
-
-
-def _problem(detail: Any, source: str, hint: str) -> Problem:
-    place = place_of(part for part in detail["loc"] if part not in _BRANCHES)
-    if detail["type"] == "extra_forbidden":
-        what = f"there is no setting called {detail['loc'][-1]}"
-        remedy = hint or "remove it, or check its spelling"
-        if detail["loc"][-1] in PolicyDocument.model_fields:
-            remedy = "write it at the top of the file, above the first line in brackets"
-    elif detail["type"] == "missing":
-        what, remedy = f"{detail['loc'][-1]} is missing", "add it"
-    else:
-        given = repr(detail.get("input"))
-        what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
-    return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)
+def _problem(found: Misfit, source: str) -> Problem:
+    remedy = found.remedy
+    if found.kind == "extra_forbidden" and found.place[-1] in PolicyDocument.model_fields:
+        remedy = "write it at the top of the file, above the first line in brackets"
+    return Problem(what=found.what, where=f"{source} {place_of(found.place)}".strip(), remedy=remedy)
 
 
 def invariant_toml(invariant: Invariant) -> str:
@@ -150,7 +138,7 @@ def invariant_toml(invariant: Invariant) -> str:
     >>> print(invariant_toml(Margin(of="household", variables=("size", "county"))))
     { kind = "margin", of = "household", variables = ["size", "county"] }
     """
-    from stirred.data.codebook import toml_value
+    from stirred.data.codebook_file import toml_value
 
     return toml_value(_stated(invariant_out(invariant)))
 

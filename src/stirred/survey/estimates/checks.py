@@ -17,7 +17,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.record_doubts import PublishedTable, clamped_doubts
-from stirred.data.spelling import meant
 from stirred.mechanisms.protocol import Check, Written, failed
 from stirred.mechanisms.tables.engine import audit_promise, audit_records
 from stirred.spec.doubts import Doubt
@@ -25,6 +24,7 @@ from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.invariant import Invariant, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import Problem, StirredError, wrong
+from stirred.spec.spelling import meant
 from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
@@ -193,7 +193,7 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
     data = as_microdata(data)
     file, design, problems = data.households, design_of(data), []
     numeric = {name for each in mechanism.estimates for name in (each.variable, each.denominator) if name}
-    for name in dict.fromkeys([*mechanism.columns, *design.columns]):
+    for name in dict.fromkeys([*mechanism.sample_columns, *design.columns]):
         if name not in file.columns:
             problems.append(_missing(mechanism, name, data))
         elif missing := file[name].null_count():

@@ -137,7 +137,7 @@ class SurveyEstimates(TableMechanism):
         return self.adjust is not None and self.adjust.when == "after-noise"
 
     @property
-    def columns(self) -> list[str]:
+    def sample_columns(self) -> list[str]:
         more = [*(self.adjust.poststrata if self.adjust else ()), *([self.imputed] if self.imputed else [])]
         return [*dict.fromkeys([*all_columns(self.estimates), *more])]
 
@@ -185,7 +185,7 @@ class SurveyEstimates(TableMechanism):
         if self.after_noise and public.classes is not None:
             cells = (public.classes.frame, *cells)
         found = self.asked(public, [each.height if each.width else 1 for each in cells])
-        used = [*dict.fromkeys([*self.columns, *checks.design_of(data).columns])]
+        used = [*dict.fromkeys([*self.sample_columns, *checks.design_of(data).columns])]
         return SurveyPlan(
             specification=self.specification(
                 name=data.name, columns=used, post_imputation=data.post_imputation, drawn=checks.design_of(data)
@@ -266,21 +266,16 @@ class SurveyEstimates(TableMechanism):
         for each in plan.estimates:
             cells = plan.cells[each.title]
             values = values_of(each, data.households, cells)
-            noisy = {role: ask(each.queries[role], true) for role, true in totals(each, rows, values).items()}
+            clamped = {"clamped": [values.cut] * (cells.height if cells.width else 1)}
+            noisy = {
+                role: ask(each.queries[role], true, inside=clamped) for role, true in totals(each, rows, values).items()
+            }
             if each is plan.class_counts:
                 counts = noisy["top"]
             if "variance" in each.queries:
                 around = plan.centred(each, cells, noisy, counts) if each.classes else (ratio_steps(each, noisy), None)
                 noisy["variance"] = ask(each.queries["variance"], variances(each, rows, values, *around))
             found[each.title] = noisy
-        return found
-
-    def counted_besides(self, data: Microdata, plan: SurveyPlan) -> dict[str, dict[str, Any]]:
-        found = {}
-        for each in plan.estimates:
-            cells = plan.cells[each.title]
-            cut = values_of(each, data.households, cells).cut
-            found[each.title] = {"clamped": [cut] * (cells.height if cells.width else 1)}
         return found
 
     def verified(self, title: str) -> dict[str, str]:
@@ -301,9 +296,6 @@ class SurveyEstimates(TableMechanism):
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
-
-    def file_notes(self, plan: Any) -> Sequence[str]:
-        return ["There is no file of records: the promise is about the estimates alone."]
 
 
 def _by_columns(drawn: SurveyDesign | None, roles: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError, Sources
-from stirred.mechanisms.protocol import Frames, Mechanism, VerificationError, Written
+from stirred.mechanisms.protocol import Frames, Mechanism, VerificationError, Written, for_sampling
 from stirred.mechanisms.records import bulk, swapped_file
 from stirred.mechanisms.records import evidence as verification
 from stirred.mechanisms.records.kernels import addressing
@@ -167,7 +167,7 @@ def test_parts_of_persons_and_of_households_cover_the_same_households(
     data = Microdata.read(*(path for (path,) in files.values()), hid="hid")
     here = PermutationSwap(match=["vacant"], swap=["county"], rate="1/3")
     there = here.on(Elsewhere(sources=Sources(files=files), scratch=tmp_path))
-    plans = [member.for_sampling(member.plan(data, doubts=False)) for member in (here, there)]
+    plans = [for_sampling(member.plan(data, doubts=False)) for member in (here, there)]
     both = [
         member.release(data, Entropy.from_seed("parts"), plan=plan).public
         for member, plan in zip((here, there), plans, strict=True)
@@ -187,7 +187,7 @@ def test_persons_that_the_cluster_wrote_are_held_to_the_input_however_many_they_
     monkeypatch.setattr(verification, "PERSONS_RELINKED", 10)
     data, sources = given(tmp_path)
     member = MEMBERS["permutation"].on(Elsewhere(sources=sources, scratch=tmp_path))
-    plan = member.for_sampling(member.plan(data, doubts=False))
+    plan = for_sampling(member.plan(data, doubts=False))
     release = member.release(data, Entropy.from_seed("held"), plan=plan)
     path = release.internal["file"].parts["persons"][3]
     frame = pl.read_parquet(path)
@@ -238,7 +238,7 @@ def test_parts_that_become_the_released_file_are_held_to_the_input(
     monkeypatch.setattr(verification, "PERSONS_RELINKED", 10)
     data, sources = given(tmp_path)
     member = MEMBERS["permutation"].on(Elsewhere(sources=sources, scratch=tmp_path))
-    plan = member.for_sampling(member.plan(data, doubts=False))
+    plan = for_sampling(member.plan(data, doubts=False))
     release = member.release(data, Entropy.from_seed("taken"), plan=plan)
     files = Written(folder=tmp_path, format="parquet", tables=[], labels={})
     files.public.mkdir()
@@ -294,7 +294,7 @@ def test_machines_that_were_misled_about_places_are_found_out(tmp_path: Path, mo
     data, sources = given(tmp_path)
     member = MEMBERS["permutation"].on(Misled(sources=sources, scratch=tmp_path))
     file = member.release(
-        data, Entropy.from_seed("misled"), plan=member.for_sampling(member.plan(data, doubts=False))
+        data, Entropy.from_seed("misled"), plan=for_sampling(member.plan(data, doubts=False))
     ).internal["file"]
     assert [file.agree[name]() for name in ("data", "persons")] == [False, False]
 

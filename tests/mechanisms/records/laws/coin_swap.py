@@ -8,7 +8,7 @@ least two records apart, so the loss is at most 1/2 ln(1 + (1 - rate) n!/rate).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stirred.data.codes import Coded
+from stirred.mechanisms.protocol import SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, Policy
 from stirred.mechanisms.records.laws.counting import ClassLaw
@@ -93,7 +94,7 @@ class CoinSwap(RatedSwap):
     name: ClassVar[str] = "coin-swap"
     title: ClassVar[str] = "coin swapping"
     settings_model: ClassVar[type[SwapSettings]] = CoinSettings
-    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
+    family: ClassVar[SwapFamily] = SwapFamily(stratum_settings={"rate": None})
 
     swap_law: CoinLaw
 

@@ -87,5 +87,5 @@ def test_the_margins_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch)
     swap = ConditionedSwap(match=["size"], swap=["county"], rate="1/2", hold=["row"])
     plan = swap.plan(homes)
     swap.areas_changed(plan)
-    swap.losses(plan, RATES)
+    swap.rate_losses(plan).losses(RATES)
     assert calls == [2]

@@ -17,7 +17,6 @@ from stirred import Entropy
 from stirred.audit import audit
 from stirred.data.column_doubts import LOOKS_INSIDE
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import tunable
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.plan import SwapPlan
@@ -444,6 +443,7 @@ def test_whom_it_moves_is_shown_only_where_that_is_no_secret() -> None:
 
 
 def test_rates_for_a_loss_are_not_guessed() -> None:
+    by_rate = ON_HOLD.rate_losses(ON_HOLD.plan(frame("xyxy", "1212")))
+    assert by_rate is not None
     with pytest.raises(StirredError, match="on the rate and on change"):
-        tunable(ON_SWAP)
-    assert not hasattr(ON_SWAP, "rate_reaching")
+        by_rate.gentlest(ln(2))

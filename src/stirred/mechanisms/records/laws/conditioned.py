@@ -19,9 +19,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from stirred.data.codes import Coded
-from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, RedrawnStratum, StratumAudit, SwapCellLaw
+from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, StratumAudit, SwapCellLaw, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
@@ -80,9 +79,6 @@ class ConditionedSettings(SwapSettings):
 
 LAWS: Final = ("uniform", "proportional")
 _CLOSE: Final = 1e-9
-
-# Beside a release, the errors of tables with more strata are not worth their time.
-_MOST_STRATA: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,11 +347,13 @@ class ConditionedSwap(RatedSwap):
     name: ClassVar[str] = "conditioned-swap"
     title: ClassVar[str] = "conditioned swapping"
     settings_model: ClassVar[type[SwapSettings]] = ConditionedSettings
-    scales: ClassVar[tuple[MemberScale, ...]] = tuple(
-        MemberScale(name=f"conditioned, {law}", others={"redraw_law": law}) for law in ("uniform", "proportional")
+    family: ClassVar[SwapFamily] = SwapFamily(
+        scales=tuple(
+            MemberScale(name=f"conditioned, {law}", others={"redraw_law": law}) for law in ("uniform", "proportional")
+        ),
+        redrawn=redrawn_counts,
+        stratum_settings={"rate": None, "redraw_law": "uniform"},
     )
-    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None, "redraw_law": "uniform"}
-    redrawn_stratum: ClassVar[RedrawnStratum | None] = staticmethod(redrawn_counts)
 
     swap_law: ConditionedLaw
 
@@ -376,14 +374,9 @@ class ConditionedSwap(RatedSwap):
             match=self.match,
             swap=self.swap,
             rate_of=lambda values: law.rate,
-            redrawn=type(self).redrawn_stratum,
+            redrawn=redrawn_counts,
             redraw_law=law.redraw_law,
         )
-
-    def within_reach(self, data: Microdata) -> bool:
-        """Say whether there are few strata: each has moments of its own."""
-        match = list(self.match)
-        return not match or data.households.select(match).n_unique() <= _MOST_STRATA
 
 
 # ---- the loss, and the exact law on small strata

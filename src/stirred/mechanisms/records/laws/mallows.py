@@ -9,7 +9,7 @@ many digits unless nearly all records stay.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import NumberMoved, Rate
+from stirred.mechanisms.protocol import Rate, SwapFamily
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
 from stirred.mechanisms.records.laws.counting import DERANGED, DERANGED_SHARES, SPREADS, ClassLaw
@@ -129,12 +129,16 @@ class MallowsSwap(Swap):
     name: ClassVar[str] = "mallows-swap"
     title: ClassVar[str] = "Mallows swapping"
     settings_model: ClassVar[type[SwapSettings]] = MallowsSettings
-    scales: ClassVar[tuple[MemberScale, ...]] = (
-        # From a loss of 30 down to 0, by hundredths.
-        MemberScale(name="mallows", setting="epsilon", steps=3_000, value=lambda step: str(30 - Decimal(step) / 100)),
+    # From a loss of 30 down to 0, by hundredths.
+    family: ClassVar[SwapFamily] = SwapFamily(
+        scales=(
+            MemberScale(
+                name="mallows", setting="epsilon", steps=3_000, value=lambda step: str(30 - Decimal(step) / 100)
+            ),
+        ),
+        moved=mallows_moved,
+        stratum_settings={"epsilon": None},
     )
-    stratum_settings: ClassVar[Mapping[str, str | None]] = {"epsilon": None}
-    number_moved: ClassVar[NumberMoved | None] = staticmethod(mallows_moved)
 
     swap_law: MallowsLaw
 

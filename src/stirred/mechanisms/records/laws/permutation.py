@@ -17,7 +17,7 @@ from pydantic import Field
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan
-from stirred.mechanisms.protocol import Check, Curve, NumberMoved, Release, StratumAudit, failed
+from stirred.mechanisms.protocol import Check, Curve, Release, StratumAudit, SwapFamily, failed
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, permutation_law
 from stirred.mechanisms.records.laws.counting import (
@@ -332,9 +332,9 @@ class PermutationSwap(RatedSwap):
     name: ClassVar[str] = "permutation-swap"
     title: ClassVar[str] = "permutation swapping"
     settings_model: ClassVar[type[SwapSettings]] = PermutationSettings
-    scales: ClassVar[tuple[MemberScale, ...]] = (MemberScale(name="permutation"),)
-    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
-    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
+    family: ClassVar[SwapFamily] = SwapFamily(
+        scales=(MemberScale(name="permutation"),), moved=permutation_moved, stratum_settings={"rate": None}
+    )
 
     swap_law: PermutationLaw
     settings: PermutationSettings

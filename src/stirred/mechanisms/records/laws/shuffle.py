@@ -9,7 +9,7 @@ integers that are rounded so that p* is never taken too large.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from stirred.data.codes import Coded
-from stirred.mechanisms.protocol import NumberMoved
+from stirred.mechanisms.protocol import SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
 from stirred.mechanisms.records.laws.counting import DERANGED, DERANGED_SHARES, SPREADS, ClassLaw, binomial_weights
@@ -137,9 +137,9 @@ class ShuffleSwap(RatedSwap):
     name: ClassVar[str] = "shuffle-swap"
     title: ClassVar[str] = "shuffle swapping"
     settings_model: ClassVar[type[SwapSettings]] = ShuffleSettings
-    scales: ClassVar[tuple[MemberScale, ...]] = (MemberScale(name="shuffle"),)
-    stratum_settings: ClassVar[Mapping[str, str | None]] = {"rate": None}
-    number_moved: ClassVar[NumberMoved | None] = staticmethod(shuffle_moved)
+    family: ClassVar[SwapFamily] = SwapFamily(
+        scales=(MemberScale(name="shuffle"),), moved=shuffle_moved, stratum_settings={"rate": None}
+    )
 
     swap_law: ShuffleLaw
 

@@ -18,7 +18,7 @@ from stirred.data.codes import Codes, encode
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import bad_plan, counted, listed, number
-from stirred.mechanisms.protocol import Rate, Settings
+from stirred.mechanisms.protocol import Rate, RateLosses, Settings, SwapFamily
 from stirred.mechanisms.records.doubts import no_bound, nothing_moves
 from stirred.mechanisms.records.engine import RatedSwap, Swap
 from stirred.mechanisms.records.kernels import addressing
@@ -294,13 +294,11 @@ class ResponseSwap(Swap):
     settings_model: ClassVar[type[SwapSettings]] = ResponseSettings
     stratum_law: ClassVar[str] = "response"
     perturbed_by: ClassVar[str] = "the response"
-    uncorrected: ClassVar[tuple[str, str] | None] = (
-        "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
-        "use the table as published; strata.parquet has the law of the response",
-    )
-    untunable: ClassVar[tuple[str, str] | None] = (
-        "the loss of the response swap depends on the rate and on change",
-        "give both and see the loss with `stirred plan`",
+    family: ClassVar[SwapFamily] = SwapFamily(
+        uncorrected=(
+            "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
+            "use the table as published; strata.parquet has the law of the response",
+        )
     )
 
     settings: ResponseSettings
@@ -338,12 +336,19 @@ class ResponseSwap(Swap):
 
     setting_in_words = RatedSwap.setting_in_words
 
-    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-        """Return the loss if one rate applied to all strata, for several; nothing where it depends on no rate."""
+    def rate_losses(self, plan: SwapPlan) -> RateLosses | None:
         if not plan.exposed.live.any():
-            return []
-        found = self.swap_law.losses(plan.exposed, plan.swap, rates)
-        return [(rate, self.steps[0].loss + loss) for rate, loss in found]
+            return None
+
+        def losses(rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+            found = self.swap_law.losses(plan.exposed, plan.swap, rates)
+            return [(rate, self.steps[0].loss + loss) for rate, loss in found]
+
+        def refused(epsilon: Exact) -> Any:
+            what = "the loss of the response swap depends on the rate and on change"
+            raise bad_plan(what, where="epsilon", remedy="give both and see the loss with `stirred plan`")
+
+        return RateLosses(losses=losses, gentlest=refused, reaching=refused)
 
     def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
         changed = self.change * len(plan.strata.coded.codes)

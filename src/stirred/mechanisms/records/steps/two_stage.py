@@ -14,7 +14,7 @@ from pydantic import Field
 
 from stirred.data.codes import Codes, count, encode
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import FINE_COLUMNS, Names, NumberMoved, Progress, Rate, SwapCellLaw
+from stirred.mechanisms.protocol import FINE_COLUMNS, Names, Progress, Rate, SwapCellLaw, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.law import SwapStep, tables_with_margins
@@ -167,7 +167,7 @@ class TwoStageSwap(RatedSwap):
     title: ClassVar[str] = "two-stage swapping"
     settings_model: ClassVar[type[SwapSettings]] = TwoStageSettings
     stratum_law: ClassVar[str] = "two-stage"
-    number_moved: ClassVar[NumberMoved | None] = staticmethod(permutation_moved)
+    family: ClassVar[SwapFamily] = SwapFamily(moved=permutation_moved)
     # Who changes a value in the second stage depends on the fine margins, which are not invariant.
     unsaid: ClassVar[tuple[str, str] | None] = (
         "whom the two-stage swap moves depends on counts that it protects",

@@ -11,12 +11,11 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 import polars as pl
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
 
+from stirred.data.columns import select
 from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import (
-    PERSONS,
-    RECORDS,
     ExpectedError,
     Progress,
     PublicFile,
@@ -148,7 +147,6 @@ class CellKey(TableMechanism):
     name: ClassVar[str] = "cell-key"
     title: ClassVar[str] = "cell-key perturbation"
     settings_model: ClassVar[type[Settings]] = CellKeySettings
-    kept_in: ClassVar[str] = "cells"
     table_columns: ClassVar[tuple[str, ...]] = ("sum",)
     otherwise: ClassVar[str] = "or in Python with values"
 
@@ -261,14 +259,13 @@ class CellKey(TableMechanism):
         persons = tuple(name for name in self.declared_columns if name in data.person_variables)
         declared = self.declared(data, self.declared_columns)
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
-        inner = None if self.inner is None else self.inner.plan(data, doubts=doubts)
-        if inner is not None:
-            plans.check_released(self, inner.releases, persons)
-            inner = inner.judged(())  # its records stay inside, and expose no one
-        if self.inner is None or inner is None:
+        before = None
+        if self.inner is None:
             specification = self.specification(name=data.name, stage=data.stage, post_imputation=data.post_imputation)
         else:
-            specification = post_process(inner.specification, description=self.in_words).specification
+            before = self.inner.plan(data, doubts=doubts).judged(())  # its records stay inside, and expose no one
+            plans.check_released(self, before.releases, persons)
+            specification = post_process(before.specification, description=self.in_words).specification
             inside = f"of these figures none is published: {self.inner.title} keeps them, and tables are perturbed"
             fixed = specification.multiverse.with_consequences([inside])
             specification = replace(specification.with_flavor(multiverse=fixed), alone=(inside,))
@@ -277,34 +274,29 @@ class CellKey(TableMechanism):
             dropped=columns_beside(data, {*self.table_sources, self.record_key or ""}),
             cells=cells,
             persons=persons,
-            inner=inner,
+            before=before,
         )
 
     def counted_file(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> KeyedRecords:
         if self.key is not None and self.key.secret is None:
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
-        return KeyedRecords.of(self, self._files(data, plan, entropy), data, entropy)
-
-    def _files(self, data: Microdata, plan: CellKeyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
-        if self.inner is None:
-            return {"households": data.households}
-        # The opening has refused what was not accepted.
-        accept = [each.name for each in plan.inner.doubts if each.refuses and not each.final]
-        before = self.inner.release(data, entropy.child("before"), accept=accept, plan=plan.inner).public
-        homes = before.frame(RECORDS)
-        if not plan.persons:
-            return {"households": homes}
-        people = before.frame(PERSONS)
-        link = people.columns[0]
-        shared = [name for name in homes.columns if name == link or name not in people.columns]
-        return {"households": homes, "persons": people.join(homes.select(shared), on=link, how="left")}
+        records = self.records_before(data, plan, entropy)
+        files = {"households": records.households}
+        if plan.persons:
+            assert records.persons is not None
+            people = select(records.persons, records.persons.columns)
+            shared = [name for name in records.households.columns if name == records.hid or name not in people.columns]
+            files["persons"] = people.join(records.households.select(shared), on=records.hid, how="left")
+        return KeyedRecords.of(self, files, data, entropy)
 
     def answered(self, data: KeyedRecords, plan: CellKeyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
         counts, sums = {}, {}
         for title, cells in plan.cells.items():
             found = data.counted(cells, "persons" if {*cells.columns} & {*plan.persons} else "households")
-            noisy = pl.Series("count", ask(KeyedTable(title, found), found["pre_sd_count"].to_numpy()))
+            looked_up = {name: found[name] for name in ("ckey", "pcv")}
+            answer = ask(KeyedTable(title, found), found["pre_sd_count"].to_numpy(), inside=looked_up)
+            noisy = pl.Series("count", answer)
             shown = noisy >= self.threshold
             counts[title] = cells.with_columns(count=pl.when(shown).then(noisy))
             sums[sums_of(title)] = cells.with_columns(sum=pl.when(shown).then(found["sum"]))

@@ -354,10 +354,6 @@ class KeyedTable:
     def columns(self) -> tuple[str, str]:
         return "pre_sd_count", "pvalue"
 
-    @property
-    def besides(self) -> dict[str, pl.Series]:
-        return {name: self.cells[name] for name in ("ckey", "pcv")}
-
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> npt.NDArray[np.int64]:
         """Return what the keys look up."""
         return self.cells["pvalue"].to_numpy()

@@ -36,17 +36,16 @@ _SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CellKeyPlan(TablePlan):
-    """The plan; ``cells`` has every declared cell of each table, ``inner`` the plan of what is done before."""
+    """The plan; ``cells`` has every declared cell of each table."""
 
     persons: tuple[str, ...] = ()  # columns of persons that tables use
-    inner: Any = None
 
     @property
     def disturbed(self) -> str:
         table = self.mechanism.table
         most = max(max(abs(v) for v in row.values) for row in table.rows)
         last = table.rows[-1].count
-        before = "" if self.inner is None else f" (after: {self.inner.disturbed})"
+        before = "" if self.before is None else f" (after: {self.before.disturbed})"
         sums = self.mechanism.sums
         added = (
             "" if sums is None else f"; and every sum of {sums.column} in these cells, in units of its largest values"
@@ -60,13 +59,13 @@ class CellKeyPlan(TablePlan):
     def unchanged(self) -> str:
         before = self.mechanism.inner
         if before is not None:
-            kept = published_exactly(self.inner.specification)
+            kept = published_exactly(self.before.specification)
             return f"nothing; {before.title} keeps, and this release does not publish, {kept}"
         return "which cells are empty" if self.mechanism.zeros == "fixed" else "nothing"
 
     @property
     def publishes_fixed(self) -> bool:
-        return self.inner is None
+        return self.before is None
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
@@ -84,7 +83,7 @@ class CellKeyPlan(TablePlan):
         if trade is None:
             return rows
         words = ", ".join(f"{exact(trade.delta(exact(e))).shown()} at epsilon {e}" for e in _EPSILONS)
-        if self.inner is None:
+        if self.before is None:
             return (*rows, Fact(label="delta", sentence=words, values={"delta": values}))
         words = f"of the cell keys alone, for one {self.mechanism.unit} more or less and without the swap: {words}"
         return (*rows, Fact(label="delta", sentence=words, values={"delta_of_keys_alone": values}))
@@ -138,7 +137,7 @@ def _tells_tables(mechanism: CellKey) -> bool:
 
 def typical_errors(mechanism: CellKey, plan: CellKeyPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
     """Return the noise of large counts by the perturbation table; nothing where something else was done before."""
-    if plan.inner is not None:
+    if plan.before is not None:
         return []
     table, last = mechanism.table, mechanism.table.rows[-1]
     error = math.sqrt(sum(many * value**2 for value, many in last.law.items()) / table.keys)
@@ -154,7 +153,7 @@ def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
     found = [Section(title="What is promised", blocks=(mechanism.in_words, *promised(plan)))]
     if mechanism.trade is not None:
         rows = tuple((e, exact(mechanism.trade.delta(exact(e))).shown(6)) for e in _EPSILONS)
-        own = "the cell keys alone, without the swap" if plan.inner is not None else "these tables"
+        own = "the cell keys alone, without the swap" if plan.before is not None else "these tables"
         grid = Grid(header=("epsilon", "delta"), rows=rows, numbers=("epsilon", "delta"))
         found.append(Section(title="Epsilon and delta", blocks=(f"Of {own}, exactly from the table.", grid)))
     table = mechanism.table
@@ -245,8 +244,8 @@ def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], 
 
 def doubts(mechanism: CellKey, data: Microdata, plan: CellKeyPlan) -> Iterator[Doubt]:
     """Yield what speaks against a release; after another mechanism, what speaks against that."""
-    if plan.inner is not None:
-        yield from plan.inner.doubts
+    if plan.before is not None:
+        yield from plan.before.doubts
         return
     yield from mechanism.usual_doubts(data, coded=mechanism.declared_columns)
     specification = plan.specification

@@ -21,7 +21,6 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, absent_variable, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
-from stirred.data.spelling import crossed
 from stirred.data.steps import NUMBER
 from stirred.data.whole import decimal_commas
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
@@ -47,6 +46,7 @@ from stirred.spec.problems import Problem, StirredError
 from stirred.spec.problems import wrong as wrong_setting
 from stirred.spec.shift_law import Noise, ShiftLaw
 from stirred.spec.specification import Specification
+from stirred.spec.spelling import crossed
 from stirred.spec.staged_law import OutputLaw
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ class NoisySwapSettings(Settings):
         """Return the tables that cross swapped with held variables; with all rates 0 nothing is swapped."""
         rates = (self.rate, *(each.get("rate", 1) for each in self.rates))
         swaps = any(fraction(rate, where="rate") > 0 for rate in rates)
-        exchange = Exchange(tuple(self.match), tuple(self.swap))
+        exchange = Exchange(within=tuple(self.match), of=tuple(self.swap))
         return [" x ".join(each) for each in tables if swaps and exchange.crosses(each)]
 
 
@@ -72,14 +72,9 @@ class NoisySwap(NoisyTables):
     """
 
     name: ClassVar[str] = "noisy-swap"
-    earlier: ClassVar[bool] = True
     title: ClassVar[str] = "noisy tables after a swap"
     settings_model: ClassVar[type[Settings]] = NoisySwapSettings
     otherwise: ClassVar[str] = "or write the plan for noisy-tables, which has values = {...}"
-    untunable: ClassVar[tuple[str, str] | None] = (
-        "the loss of noise after a swap is that of the noise, whatever the rate",
-        "choose noise_epsilon: half of the loss you want, where tables cross swapped with held variables",
-    )
 
     stated: NoisySwapSettings
 

@@ -23,7 +23,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from stirred.data.columns import select
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.data.spelling import crossed
 from stirred.mechanisms.protocol import Names, Rate, confidence_of, failed
 from stirred.mechanisms.tables.engine import at_most
 from stirred.mechanisms.tables.query import Query
@@ -33,6 +32,7 @@ from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.shift_law import DiscreteGaussian
+from stirred.spec.spelling import crossed
 
 _DIGITS: Final = 4  # of a loss that is solved for: it is at most a thousandth larger than it must be
 _FAR: Final = 12  # decades in which it is looked for

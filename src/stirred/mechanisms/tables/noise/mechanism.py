@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
@@ -23,7 +22,6 @@ from stirred.mechanisms.tables.engine import (
     AnyFrame,
     TableMechanism,
     declared_cells,
-    with_numbers,
 )
 from stirred.mechanisms.tables.noise import checks, pages
 from stirred.mechanisms.tables.noise.measures import (
@@ -39,8 +37,7 @@ from stirred.mechanisms.tables.noise.measures import (
     with_kept,
 )
 from stirred.mechanisms.tables.noise.pages import NoisePlan
-from stirred.mechanisms.tables.query import Ask
-from stirred.randomness.entropy import Entropy
+from stirred.mechanisms.tables.query import Ask, with_numbers
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.exact import Exact, exact
@@ -292,6 +289,7 @@ class NoisyTables(TableMechanism):
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
+            before=None if self.inner is None else self.inner.plan(data, doubts=False),
             releases=shown,
             dropped=columns_beside(data, used),
         )
@@ -343,35 +341,23 @@ class NoisyTables(TableMechanism):
             alone=(ALONE,),
         )
 
-    def counted_file(self, data: Microdata, plan: NoisePlan, entropy: Entropy) -> Microdata:
-        """Return the file that tables are counted from: after a swap the swapped one, which stays inside."""
-        if self.inner is None:
-            return data
-        names = [name for name in data.households.columns if name in plan.specification.domain.columns]
-        return Microdata(households=self.inner.swapped_file(data, entropy.child("before")).select(names))
-
     def answered(self, data: Microdata, plan: NoisePlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
-        true = self.counted(data, plan)
-        noisy = {each.title: ask(each, true[each.title]) for each in plan.measures}
+        records: dict[bool, pl.DataFrame] = {False: data.households}
+        if any(each.of_persons for each in plan.measures):
+            columns = [name.removeprefix("person ") for name in plan.specification.domain.columns]
+            records[True] = people_of(data, columns, most=self.persons)
+        noisy = {}
+        for each in plan.measures:
+            cells, own = plan.cells[each.title], records[each.of_persons]
+            cut = {} if each.added_up is None else {"cut": tabulated(each, cells, own, cut=True)}
+            noisy[each.title] = ask(each, tabulated(each, cells, own), inside=cut)
         return pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
-
-    def counted_besides(self, data: Microdata, plan: NoisePlan) -> dict[str, dict[str, Any]]:
-        return {title: {"cut": cut} for title, cut in self.counted(data, plan, cut=True).items()}
 
     def file_of(self, plan: NoisePlan, title: str) -> str:
         return next(each.file for each in plan.measures if each.title == title)
 
     def published_exactly(self, data: Microdata, plan: NoisePlan) -> dict[str, pl.DataFrame]:
         return {"invariants": self.kept(data, plan)} if self.exact_margins else {}
-
-    def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
-        """Return the true numbers of every table, of the persons that count; or of sums how many values were cut."""
-        asked = [each for each in plan.measures if each.added_up is not None or not cut]
-        records: dict[bool, pl.DataFrame] = {False: data.households}
-        if any(each.of_persons for each in asked):
-            columns = [name.removeprefix("person ") for name in plan.specification.domain.columns]
-            records[True] = people_of(data, columns, most=self.persons)
-        return {e.title: tabulated(e, plan.cells[e.title], records[e.of_persons], cut=cut) for e in asked}
 
     def kept(self, data: Microdata, plan: NoisePlan) -> pl.DataFrame:
         """Return the counts that are published exactly, one table below the other."""

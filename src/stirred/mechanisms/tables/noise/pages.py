@@ -14,9 +14,9 @@ import polars as pl
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Fact, Grid, PublicFile, ReleasedColumns, Section, Typical
-from stirred.mechanisms.tables.engine import TablePlan, with_numbers
+from stirred.mechanisms.tables.engine import TablePlan
 from stirred.mechanisms.tables.noise.measures import ConsistentTable, Measure, consistent
-from stirred.mechanisms.tables.query import INTERVAL, intervals
+from stirred.mechanisms.tables.query import INTERVAL, intervals, with_numbers
 from stirred.spec.exact import exact
 
 if TYPE_CHECKING:

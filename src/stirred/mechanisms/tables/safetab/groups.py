@@ -26,16 +26,9 @@ from pydantic import Field
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, PublicTable, TableFile
-from stirred.mechanisms.tables.query import Columns, Query, in_order
-from stirred.mechanisms.tables.tabulator import (
-    REFERENCE,
-    BudgetPart,
-    Region,
-    Tabulator,
-    TabulatorSettings,
-    missing_columns,
-    with_intervals,
-)
+from stirred.mechanisms.tables.budgets import REFERENCE, BudgetPart, Region
+from stirred.mechanisms.tables.query import TEXT, Columns, Query, in_order, schema_of
+from stirred.mechanisms.tables.tabulator import Tabulator, TabulatorSettings, missing_columns, with_intervals
 from stirred.spec.problems import Problem
 
 Ints = npt.NDArray[np.int64]
@@ -309,7 +302,7 @@ class Counter:
 
 # ---- the mechanism ----------------------------------------------------------------------------------------------
 
-GROUP: Final[Columns] = dict.fromkeys(("region_id", "region_type", "iteration_code"), pl.String())
+GROUP: Final[Columns] = dict.fromkeys(("region_id", "region_type", "iteration_code"), TEXT)
 SYNTHETIC: Final = PublicTable("synthetic")
 RACES: Final = tuple(f"race{n}" for n in range(1, 9))
 
@@ -470,8 +463,8 @@ class SafeTab(Tabulator):
         return Counter.of(records, region.column, level=part.level, coarse=region.iterations == "coarse")
 
     def joined(self, name: str, tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Return the parts of a public table, and the true counts, in the order of the groups."""
-        schema = {**self.columns[name], "true": pl.Int64()}
+        """Return the parts of a public table in the order of the groups."""
+        schema = schema_of(self.columns[name])
         parts = [pl.DataFrame(schema=schema), *(in_order(table, schema) for table in tables)]
         return pl.concat(parts).sort(*GROUP, maintain_order=True)
 
@@ -509,12 +502,11 @@ class SafeTab(Tabulator):
         return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
 
 
-def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, query: Query) -> pl.DataFrame:
+def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, query: Query) -> pl.DataFrame:
     """Return the rows of the tables of some groups: measured cells, and rows that are sums of them."""
     rows = level.labels.height
     table = groups[np.repeat(np.arange(groups.height), rows)].hstack(
         level.labels[np.tile(np.arange(rows), groups.height)]
     )
-    counts = {"count": (noisy @ level.sums).ravel(), "true": (true @ level.sums).ravel()}
-    table = table.with_columns(pl.Series(name, values) for name, values in counts.items())
+    table = table.with_columns(pl.Series("count", (noisy @ level.sums).ravel()))
     return with_intervals(table, [query], cells=np.tile(level.sums.sum(axis=0), groups.height))

@@ -13,7 +13,8 @@ from pydantic import Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
-from stirred.mechanisms.tables.query import COUNTED, Ask, Columns, Query
+from stirred.mechanisms.tables.budgets import BudgetFile, BudgetPart, GroupsBudget
+from stirred.mechanisms.tables.query import COUNTED, TEXT, Ask, Columns, Query
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -24,7 +25,6 @@ from stirred.mechanisms.tables.safetab.groups import (
     from_cells,
     table_rows,
 )
-from stirred.mechanisms.tables.tabulator import BudgetFile, BudgetPart, GroupsBudget
 from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -86,7 +86,7 @@ class SafeTabH(SafeTab):
     shipped: ClassVar[str] = "-h"
     neighbours: ClassVar[str] = "one household added or removed"
     columns: ClassVar[Mapping[str, Columns]] = {
-        name: {**GROUP, f"{name}_data_cell": pl.String(), **COUNTED} for name in ("t3", "t4")
+        name: {**GROUP, f"{name}_data_cell": TEXT, **COUNTED} for name in ("t3", "t4")
     }
     file_words: ClassVar[Mapping[str, str]] = {
         "t3": "households of each group by type; cells that were not measured are sums of others",
@@ -203,7 +203,7 @@ class SafeTabH(SafeTab):
             assert chosen is not None  # `problems` has looked
             for level, own, true in counter.cells(*chosen, levels, fine=part.table):
                 noisy = ask(query, true, chunk=level)
-                found[part.table].append(table_rows(counter.named(own, part.region), levels[level], noisy, true, query))
+                found[part.table].append(table_rows(counter.named(own, part.region), levels[level], noisy, query))
         return {name: self.joined(name, tables) for name, tables in found.items()}
 
     def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:

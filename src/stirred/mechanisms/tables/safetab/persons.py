@@ -13,7 +13,8 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.query import COUNTED, INTERVAL, Ask, Columns, Query
+from stirred.mechanisms.tables.budgets import Amount, BudgetFile, BudgetPart, Edges, GroupsBudget, once
+from stirred.mechanisms.tables.query import COUNTED, DECIMAL, INTERVAL, TEXT, WHOLE, Ask, Columns, Query
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -24,22 +25,14 @@ from stirred.mechanisms.tables.safetab.groups import (
     age_by_sex,
     table_rows,
 )
-from stirred.mechanisms.tables.tabulator import (
-    Amount,
-    BudgetFile,
-    BudgetPart,
-    Edges,
-    GroupsBudget,
-    once,
-    with_intervals,
-)
+from stirred.mechanisms.tables.tabulator import with_intervals
 from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
 _CHUNK: Final = 1 << 20  # groups that are looked at together
 _THREADS: Final = 2
-_COMBINED: Final[Columns] = {"combined": pl.Float64(), "combined_variance": pl.Float64()}
+_COMBINED: Final[Columns] = dict.fromkeys(("combined", "combined_variance"), DECIMAL)
 
 
 class PersonsBudget(GroupsBudget):
@@ -102,7 +95,6 @@ class ChosenGroups(NamedTuple):
     first: Ints
     level: Ints
     total: Ints
-    true: Ints
 
 
 class SafeTabP(SafeTab):
@@ -123,8 +115,8 @@ class SafeTabP(SafeTab):
     neighbours: ClassVar[str] = "one person added or removed"
     columns: ClassVar[Mapping[str, Columns]] = {
         # The count stands before the number of cells that it adds up.
-        "t1": {**GROUP, "count": COUNTED["count"], "cells": pl.Int64(), **INTERVAL, **_COMBINED},
-        "t2": {**GROUP, **dict.fromkeys(("agestart", "ageend", "sex"), pl.String()), **COUNTED},
+        "t1": {**GROUP, "count": COUNTED["count"], "cells": WHOLE, **INTERVAL, **_COMBINED},
+        "t2": {**GROUP, **dict.fromkeys(("agestart", "ageend", "sex"), TEXT), **COUNTED},
     }
     file_words: ClassVar[Mapping[str, str]] = {
         "t1": "total of each group; `cells` is how many noisy counts it adds up, and `combined` also uses a first "
@@ -257,12 +249,19 @@ def first_stage(
         first = ask(queries.first, true, chunk=chunk)
         level = np.searchsorted(thresholds, first, side="right")
         total = ask(queries.totals, true, chunk=chunk)
+        only = np.tile(alone, (high - low) // width)
         if alone.any():
-            only = np.tile(alone, (high - low) // width)
             level[only] = -1
             total[only] = ask(queries.alone, true[only], chunk=chunk)
-        kept = (level > 0) | (total > above) if above is not None else np.ones(true.size, dtype=bool)
-        return ChosenGroups(np.flatnonzero(kept) + low, *(values[kept] for values in (first, level, total, true)))
+        if above is not None:
+            kept = (level > 0) | (total > above)
+            ask.keep_only(queries.first, kept, chunk=chunk)
+            ask.keep_only(queries.totals, kept, chunk=chunk)
+            if alone.any():
+                ask.keep_only(queries.alone, kept[only], chunk=chunk)
+        else:
+            kept = np.ones(true.size, dtype=bool)
+        return ChosenGroups(np.flatnonzero(kept) + low, *(values[kept] for values in (first, level, total)))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = [*pool.map(look, starts)] if width else []
@@ -289,11 +288,9 @@ def second_stage(
         noisy = ask(queries.tables, true, chunk=level)
         place = np.searchsorted(kept.group, own)
         total[place], cells[place] = noisy.sum(axis=1), levels[level].measured
-        tables.append(table_rows(counter.named(own, part.region), levels[level], noisy, true, queries.tables))
+        tables.append(table_rows(counter.named(own, part.region), levels[level], noisy, queries.tables))
     single = kept.level < 0
-    table = counter.named(kept.group, part.region).with_columns(
-        pl.Series("count", total), pl.Series("cells", cells), pl.Series("true", kept.true)
-    )
+    table = counter.named(kept.group, part.region).with_columns(pl.Series("count", total), pl.Series("cells", cells))
     table = with_intervals(table, [queries.tables, queries.alone], cells=cells, which=single.astype(np.int64))
     # The free gain: both totals are of the same people with independent noise, and weigh by their precision.
     own, first = table["variance"].to_numpy(), float(variance_of(queries.first.parameter))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import prod, sqrt
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -38,10 +39,7 @@ Spreads = dict[Subspace, Spread]
 Members = tuple[Places, Numbers]  # kinds of children, and how many there are of each
 _AGREE: Final = 1e-6
 _ROUNDING: Final = 1e-9
-_NAMED: Final = 5
 _SPREAD: Final = ("root", "unknown", "exact")
-# Among a million areas, one is as far apart as this by chance once in a thousand files.
-_APART: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,20 +97,21 @@ class Residuals:
 
     squares: float = 0.0
     freedom: int = 0
-    # Areas whose measurements and those of their parts disagree: level, geocode, and how far in standard deviations.
-    apart: tuple[tuple[str, str, float], ...] = ()
 
     def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(
-            squares=self.squares + other.squares,
-            freedom=self.freedom + other.freedom,
-            apart=tuple(sorted({*self.apart, *other.apart}, key=lambda each: -each[2])[:_NAMED]),
-        )
+        return Residuals(squares=self.squares + other.squares, freedom=self.freedom + other.freedom)
 
     @property
-    def deviation(self) -> float:
-        """Return how far the squares are above what they should be, in standard deviations (Wilson, Hilferty 1931)."""
-        return float(_deviation(np.array([self.squares]), np.array([self.freedom]))[0]) if self.freedom else 0.0
+    def chance(self) -> float | None:
+        """Return the probability of a larger sum, if file and variances agree (Wilson and Hilferty 1931).
+
+        >>> round(Residuals(squares=18.307, freedom=10).chance, 3)
+        0.05
+        """
+        if not self.freedom:
+            return None
+        spread = 2 / (9 * self.freedom)
+        return 1 - NormalDist().cdf(((self.squares / self.freedom) ** (1 / 3) - 1 + spread) / sqrt(spread))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,29 +240,14 @@ def _held(
         _check_agree(estimates.level, held, stacked[kinds] @ values - given_values, given_values)
         moved = values - estimates.mean[each][held]
         estimates.mean[each][held] += both.gain[kinds] @ moved
-        squares, freedom = _residuals(both, kinds, moved)
-        residuals += Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()))
+        residuals += _residuals(both, kinds, moved)
     return replace(estimates, spread=spread, residuals=residuals)
 
 
-def _residuals(both: Merger, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
-    """Return for each area the squares and their degrees of freedom."""
-    return np.sum((both.whiten[kinds] @ moved) ** 2, axis=(1, 2)), both.freedom[kinds] * moved.shape[2]
-
-
-def _deviation(squares: Numbers, freedom: Numbers) -> Numbers:
-    spread = 2 / (9 * freedom)
-    found: Numbers = ((squares / freedom) ** (1 / 3) - 1 + spread) / np.sqrt(spread)
-    return found
-
-
-def _together(level: Level, squares: Numbers, freedom: Numbers) -> Residuals:
-    """Return the residuals of the areas of a level between their own measurements and those of their parts."""
-    far, some = np.zeros(level.areas), freedom > 0
-    far[some] = _deviation(squares[some], freedom[some])
-    worst = [place for place in np.argsort(-far, kind="stable")[:_NAMED].tolist() if far[place] > _APART]
-    apart = tuple((level.name, level.geocodes[place], float(far[place])) for place in worst)
-    return Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()), apart=apart)
+def _residuals(both: Merger, kinds: Places, moved: Numbers) -> Residuals:
+    """Return how far two sources are apart in areas of these kinds."""
+    squares = np.sum((both.whiten[kinds] @ moved) ** 2)
+    return Residuals(squares=float(squares), freedom=int(both.freedom[kinds].sum()) * moved.shape[2])
 
 
 def _check_agree(level: Level, places: Places, off: Numbers, scale: Numbers) -> None:
@@ -319,7 +303,7 @@ def _above(model: SubspaceModel, own: LevelEstimates, below: LevelEstimates) -> 
     first, kinds = _kinds(np.stack([own.kinds, which], axis=1))
     members = [sets[place] for place in which[first]]
     spread, mean, sums, doubles = {}, {}, {}, {}
-    squares, freedom = np.zeros(areas), np.zeros(areas)
+    residuals = own.residuals
     for look in model.kinds:
         both = merged(added(below.spread[look], members), own.spread[look].take(own.kinds[first]))
         spread[look], doubles[look] = both.spread, both
@@ -330,9 +314,7 @@ def _above(model: SubspaceModel, own: LevelEstimates, below: LevelEstimates) -> 
         if both.doubled.any():
             _check_agree(own.level, np.arange(areas), both.doubled[kinds] @ moved, values)
         mean[each] = sums[each] + both.gain[kinds] @ moved
-        more, free = _residuals(both, kinds, moved)
-        squares, freedom = squares + more, freedom + free
-    residuals = own.residuals + _together(own.level, squares, freedom)
+        residuals += _residuals(both, kinds, moved)
     return LevelEstimates(
         level=own.level, kinds=kinds, spread=spread, mean=mean, residuals=residuals, members=members, below=sums
     )

@@ -14,10 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stirred.data.codebook import Codebook
-from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, counted, listed
+from stirred.data.problems import DataError, PlanError, bad_plan, counted, listed
 from stirred.spec.problems import Problem
 
 Places = npt.NDArray[np.int64]
@@ -237,27 +236,9 @@ def shipped_schema(name: str) -> Schema:
     >>> shipped_schema("pl94-persons").shape, shipped_schema("pl94-persons").query("hhinstlevels").shape
     ((8, 2, 2, 63), (3, 1, 1, 1))
     """
-    return _of_attributes(name, shipped(name)["attributes"])
-
-
-class AttributeEntry(BaseModel):
-    """An entry of ``[[attributes]]``, in the file of a schema."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-    name: str
-    codes: list[str]
-    groupings: dict[str, list[list[str]]] = Field(default={})
-
-
-def _of_attributes(name: str, content: object) -> Schema:
-    try:
-        entries = TypeAdapter(list[AttributeEntry]).validate_python(content)
-    except ValidationError as error:
-        remedy = 'write for each [[attributes]] a name and codes, such as name = "sex" and codes = ["m", "f"]'
-        found = [(each["msg"], " ".join(map(str, ("attributes", *each["loc"])))) for each in error.errors()]
-        raise PlanError(Problem(what=what, where=f"schema {name} {at}", remedy=remedy) for what, at in found) from None
-    values = {entry.name: entry.codes for entry in entries}
-    groupings = {entry.name: entry.groupings for entry in entries}
+    entries = {entry["name"]: entry for entry in shipped(name)["attributes"]}
+    values = {each: entry["codes"] for each, entry in entries.items()}
+    groupings = {each: entry.get("groupings", {}) for each, entry in entries.items()}
     return declared_schema(name, [*values], values=values, groupings=groupings)
 
 
@@ -288,15 +269,13 @@ def declared_schema(name: str, attributes: Sequence[str], *, values: Values, gro
 
 
 def schema_named(name: str, *, attributes: Callable[[Codebook], Sequence[str]]) -> Schema:
-    """Return a schema that is shipped, of a file with ``[[attributes]]``, or of ``attributes`` of a codebook."""
+    """Return a schema that is shipped, or that of ``attributes`` of a codebook."""
     if name in SCHEMAS:
         return shipped_schema(name)
     path = Path(name)
     if not path.is_file():
         remedy = f"name a codebook, or {listed(SCHEMAS)}"
         raise bad_plan(f"there is no schema '{name}'", where="--schema", remedy=remedy)
-    if (own := _listed_attributes(path)) is not None:
-        return own
     codebook = Codebook.read(path)
     names = attributes(codebook)
     values = {each: [*codebook.codes(each)] for each in names}
@@ -313,19 +292,6 @@ def schema_named(name: str, *, attributes: Callable[[Codebook], Sequence[str]]) 
 def coded_variables(codebook: Codebook) -> list[str]:
     """Return the variables for which a codebook declares codes."""
     return [*dict.fromkeys(each.name for each in codebook.variables if codebook.codes(each.name))]
-
-
-def _listed_attributes(path: Path) -> Schema | None:
-    """Return the schema of a file with ``[[attributes]]``; None of another file, such as a codebook."""
-    if path.suffix != ".toml":
-        return None
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_file(f"this is not TOML ({error})", where=str(path), remedy="check quotes and brackets") from None
-    if "attributes" not in content:
-        return None
-    return _of_attributes(path.stem, content["attributes"])
 
 
 def _undeclared(attributes: Sequence[str], values: Values) -> Iterator[Problem]:
