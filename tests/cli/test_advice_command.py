@@ -10,7 +10,6 @@ import pytest
 
 from stirred.cli.advise import AdviseOptions, plan_of
 from stirred.cli.main import run
-from stirred.cli.plan_options import NOWHERE, OptionPlan
 from stirred.data.synth.census import CensusPlan, write_census
 from stirred.release.advice import propose
 from stirred.release.plan_file import read_plan
@@ -128,11 +127,10 @@ def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path)
     homes = pl.read_parquet("homes.parquet").drop("hid")
     advice = propose(homes, swap="county", exact=["county x size"], epsilon=9)
     options = AdviseOptions(file=Path("homes.parquet"), swap=["county"], id=["hid"])
-    asked = OptionPlan(options, file=options.file, command="advise", out=NOWHERE)
     for number, each in enumerate(advice.proposals):
         path = Path("plans") / f"{number}.toml"
         write_plan(
-            plan_of(each.section, advice.wishes.exact, asked, path),
+            plan_of(each.section, advice.wishes.exact, options, path),
             path,
             remarks=["a remark\nof two lines, with = and [brackets]"],
         )

@@ -252,7 +252,7 @@ STRATUM = (
     "write 0 if no stratum has two different records, otherwise 2 or more: a single record has nobody to swap with"
 )
 DELTA = "choose a delta above 0 and below 1, far below one over the number of records"
-INTEGER = "input should be a valid integer, unable to parse string as an integer"
+INTEGER = "is not a whole number"
 HELP = "see --help for what it takes"
 IDLE = ("this option has no effect here", "leave it out, or see --help")
 WHICH = (
@@ -276,7 +276,7 @@ REFUSALS: list[tuple[list[str], tuple[str, str, str]]] = [
     (["--stratum", "10", "--rate", "5%", "--rho2", "1"], WHICH),
     (["--stratum", "10", "--rate", "5%", "--delta", "1e-10"], ("--delta", *IDLE)),
     (["--rho2", "1", "--delta", "1e-10", "--rate", "5%"], ("--rate", *IDLE)),
-    (["--stratum", "ten", "--rate", "5%"], ("--stratum", f"'ten': {INTEGER}", HELP)),
+    (["--stratum", "ten", "--rate", "5%"], ("--stratum", f"'ten' {INTEGER}", HELP)),
     (["--stratum", "10"], EITHER),
     (["--stratum", "10", "--rate", "5%", "--epsilon", "3"], EITHER),
     (["--stratum", "10", "--rate", "5%", "--bound", "best"],
@@ -318,7 +318,7 @@ REFUSALS: list[tuple[list[str], tuple[str, str, str]]] = [
     (["--rho2", "1", "--copies", "0", *TINY],
      ("--copies", "0 is below 1", "count the person's own record too: 2 for one copy")),
     (["--rho2", "1", "--copies", "1.5", *TINY],
-     ("--copies", f"'1.5': {INTEGER}", HELP)),
+     ("--copies", f"'1.5' {INTEGER}", HELP)),
     (["--rho2", "1", "--copies", "2000000", *TINY], ABSURD),
     (["--rho2", "1", "--copies", "2", "--delta", "x"],
      ("--delta", "'x' is not a number that can be used here", NUMBER)),

@@ -93,7 +93,7 @@ def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path)
     ("changed", "what", "where"),
     [
         ({"extra": 1}, "there is no setting called 'extra'", "extra"),
-        ({"attackers": {}}, "at least 1 item", "attackers"),
+        ({"attackers": {}}, "{} is empty", "attackers"),
         ({"attackers": {"a": {"00": "1/2"}}}, "the probabilities sum to 0.5", "attackers a"),
         ({"attackers": {"a": {"0": 1}}}, "the mechanism has no output law for '0'", "attacker a"),
         ({"attackers": {"a": {"share": "7/4"}}}, "7/4 is not a probability", "attackers a share"),

@@ -38,7 +38,7 @@ def weigh(options: Options, progress: Any) -> Outcome:
 @pytest.fixture
 def scales(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("scales_commands")
-    module.COMMANDS = (Command(name="weigh", help="Weigh a file.", options=Options, run=weigh),)  # type: ignore[attr-defined]
+    module.COMMANDS = (Command(name="weigh", help="Weigh a file.", options=Options, run=weigh, progress=True),)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "scales_commands", module)
     monkeypatch.setitem(PLACES, "scales", CommandPlace("scales_commands", "Weigh things.", group=True))
     # The commands of this process were assembled without the group, and are kept.

@@ -274,7 +274,7 @@ def test_plans_of_one_file_are_compared_where_one_names_the_persons_too(
     [
         (["a.toml", "b.toml", "--equal", "epsilon"], "one plan is compared with its family"),
         (["a.toml", "other.toml"], "different files"),
-        (["a.toml", "--equal", "weight"], "'weight': there is no such choice"),
+        (["a.toml", "--equal", "weight"], "'weight' is not known"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(folder: Path, arguments: list[str], what: str) -> None:

@@ -575,7 +575,7 @@ def test_another_file_under_the_same_dataset_is_told_wherever_one_looks(
         err = " ".join(capsys.readouterr().err.split())
         assert "FILE: this is not the file of entry 1, released before from 'six hundred homes'. Fix: if it is" in err
     assert listing(folder) == before
-    options += ["--name", "six hundred homes"]
+    options += ["--set", "name=six hundred homes"]
     # Told before the run, in its result, and again once the ledger holds releases from both files.
     for arguments in (
         ["plan", *options],

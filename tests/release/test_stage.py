@@ -113,4 +113,4 @@ def test_options_say_it_too_and_a_bundle_is_audited_with_it(folder: Path, capsys
     assert (stated["domain"]["stage"], stated["input_premetric"]["post_imputation"]) == ("sample", True)
     assert audit_bundle(folder / "bundle").problems == ()
     assert command(["plan", *ARGUMENTS, "--set", "stage=edited-file", "--set", "post_imputation=false"]) == 2
-    assert "--post-imputation: at the stage edited-file" in capsys.readouterr().err
+    assert "--set post_imputation: at the stage edited-file" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stirred.cli.options import Columns, Names, Place, Text, argument, command, option
 from stirred.cli.output import five_blocks
 from stirred.cli.plan import doubt_facts
-from stirred.cli.plan_options import NOWHERE, SET_HELP, SWAP_HELP, OptionPlan, RecordOptions
+from stirred.cli.plan_options import NOWHERE, SET_HELP, SWAP_HELP, PlanOptions, RecordOptions
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.groups import FactRows, Outcome, OutputBlock, Title
@@ -53,6 +53,11 @@ class AdviseOptions(RecordOptions):
     write: Place = option("Write what is proposed as a plan; must not exist.", form="PLAN.toml")
     verbose: bool = option("Print the five answers in full as well.", False)
 
+    def in_plan(self, **changes: Any) -> PlanOptions:
+        """Return what a plan takes of these options; a rate stands in for the settings that are asked for."""
+        own = {name: getattr(self, name) for name in ("swap", "set_", *RecordOptions.model_fields)}
+        return PlanOptions.model_construct(rate="1/2", **{**own, **changes})
+
 
 def advise(options: AdviseOptions, _: Any) -> Outcome:
     """Propose the swap that fits your wishes.
@@ -80,8 +85,7 @@ def _proposal(options: AdviseOptions) -> Outcome:
     if write is not None and write.exists():
         raise bad_plan("something is already there", where=str(write), remedy="choose a new file")
     # Reads and checks the files as any plan does; the match variables are not known yet.
-    given = OptionPlan(options, file=options.file, command="advise", out=NOWHERE, rate="1/2")
-    plan = given.planned()
+    plan = options.in_plan().planned(options.file, command="advise", out=NOWHERE)
     advice = propose(
         prepare(plan).data,
         swap=options.swap,
@@ -94,7 +98,7 @@ def _proposal(options: AdviseOptions) -> Outcome:
         unit=plan.settings.unit,
     )
     if write is not None:
-        _write(advice, given, write)
+        _write(advice, options, write)
     doubts = advice.plan.doubts
     accepted = [doubt for doubt in doubts if doubt.name in options.accept and not doubt.final]
     problems = [*problems_of(lambda: refuse_doubts(doubt for doubt in doubts if doubt not in accepted))]
@@ -106,7 +110,7 @@ def _proposal(options: AdviseOptions) -> Outcome:
     )
 
 
-def _write(advice: Advice, given: OptionPlan, path: Path) -> None:
+def _write(advice: Advice, options: AdviseOptions, path: Path) -> None:
     if advice.chosen is None:
         raise bad_plan(
             f"no member meets all wishes, so there is no plan to write: {advice.proposals[0].name} comes closest",
@@ -114,17 +118,18 @@ def _write(advice: Advice, given: OptionPlan, path: Path) -> None:
             remedy="ask without --write to see what each falls short of, and wish for less",
         )
     asked = f"Proposed by `stirred advise`, wishes: {advice.wishes}."
-    plan = plan_of(advice.chosen.section, advice.wishes.exact, given, path)
+    plan = plan_of(advice.chosen.section, advice.wishes.exact, options, path)
     write_plan(plan, path, remarks=[asked, RESTS_ON])
 
 
-def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], given: OptionPlan, path: Path) -> PlanFile:
+def plan_of(
+    section: Mapping[str, Any], tables: Sequence[Sequence[str]], options: AdviseOptions, path: Path
+) -> PlanFile:
     """Return the plan of a proposal; the exact margins become tables, and the bundle gets the plan's name."""
     margins = [" x ".join(variables) for variables in tables]
-    # The rate stands in for the settings, which are those of the section.
-    table = list(dict.fromkeys((*margins, *given.given["table"])))
-    told = given.with_(rate="1/2", table=table, out=Path(f"{path.stem}-bundle"))
-    content = told.planned().plan.model_dump(exclude_defaults=True)
+    told = options.in_plan(table=list(dict.fromkeys((*margins, *options.table))))
+    made = told.planned(options.file, command="advise", out=Path(f"{path.stem}-bundle"))
+    content = made.plan.model_dump(exclude_defaults=True)
     return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
 
 

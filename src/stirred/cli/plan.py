@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from stirred.cli.options import Names, Place, argument, command, option
 from stirred.cli.output import exactly, five_blocks, picked, uniqueness_out
-from stirred.cli.plan_options import NOWHERE, OptionPlan, PlanOptions, has_rate, run_command
+from stirred.cli.plan_options import NOWHERE, PlanOptions, has_rate, run_command
 from stirred.data.bundle import checksum
 from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
@@ -101,10 +101,10 @@ def plan(options: ShownPlanOptions, progress: Progress | None) -> Outcome:
         planned = read_plan(file, out=NOWHERE)
     else:
         out = NOWHERE if write is None else Path(f"{write.stem}-bundle")
-        own = OptionPlan(options, file=file, command="plan", out=out)
-        if has_rate(own.method) and not options.rate and epsilon is not None:
-            own = own.with_(rate=str(own.rate_for(epsilon) or "1/2"))
-        planned = own.planned()
+        own: PlanOptions = options
+        if has_rate(own.method) and not own.rate and epsilon is not None:
+            own = own.model_copy(update={"rate": str(own.rate_for(epsilon, file) or "1/2")})
+        planned = own.planned(file, command="plan", out=out)
     source, persons = ([*options.expect_from, None, None])[:2]
     if persons is not None and source in ("margins", "this-data"):
         remedy = "name that file with --expect-from FILE first, or leave it out"

@@ -48,7 +48,7 @@ def _registered(name: str) -> str:
     return full_name(name, where="--mechanism")
 
 
-SWAP_HELP: Final = "Variable that is exchanged, such as the geography; repeat, or use commas."
+SWAP_HELP: Final = "Variable that is exchanged, such as the geography; or separate by commas."
 SET_HELP: Final = (
     "Any other setting of the mechanism or key of a plan, such as fine_match=tenure or stage=edited-file; lists by "
     "commas, tables as JSON. `stirred mechanism show NAME` lists all."
@@ -59,7 +59,7 @@ class SwapChoice(BaseModel):
     """What is swapped, and how."""
 
     match: Columns = option(
-        "Swap only between records equal on this variable; repeat, or use commas.", [], form="COLUMN"
+        "Swap only between records equal on this variable; or separate by commas.", [], form="COLUMN"
     )
     swap: Columns = option(SWAP_HELP, [], form="COLUMN")
     rate: Text = option("Swap rate, exactly: 1/20, 0.05 or 5%.", form="RATE")
@@ -85,118 +85,92 @@ class RecordOptions(BaseModel):
     persons: Place = option("File of the persons in the households.")
     hid: Text = option("Column linking persons to households; re-issued on release.", form="COLUMN")
     codebook: Place = option("Codebook to validate the files against.", form="CODEBOOK.toml")
-    table: Names = option("Table to publish, its variables joined by ' x ', such as 'county x tenure'.", [])
+    table: Names = option(
+        "Table to publish, its variables joined by ' x ', such as 'county x tenure'.", [], form="TABLE"
+    )
     accept: Columns = option("Doubt about protection that you accept, such as tells:zip.", [], form="NAME")
 
 
 class PlanOptions(RecordOptions, SwapChoice):
     """All that a plan may say by options."""
 
-    ledger: Text = option("Ledger that records the release: a file, or postgresql://user@host/database.")
-
-
-class OptionPlan:
-    """The plan that options amount to, for one command."""
-
-    def __init__(
-        self, options: RecordOptions, *, file: Path, command: str, out: Path | None = None, **more: Any
-    ) -> None:
-        given = {
-            name: getattr(options, name) for name in type(options).model_fields if name in PlanOptions.model_fields
-        }
-        self.given: dict[str, Any] = {**given, **more}
-        self.file, self.command, self.out = file, command, out
-
-    def with_(self, **changes: Any) -> OptionPlan:
-        """Return the same plan with some options changed."""
-        changed = OptionPlan(PlanOptions(), file=self.file, command=self.command, out=changes.pop("out", self.out))
-        changed.given = {**self.given, **changes}
-        return changed
+    ledger: Text = option("Ledger that records the release: a file, or postgresql://user@host/database.", form="LEDGER")
 
     @property
     def method(self) -> str:
         """Return the name of the mechanism, the default where none is given."""
-        return self.given.get("mechanism") or DEFAULT
+        return self.mechanism or DEFAULT
 
-    @property
-    def kind(self) -> Any:
-        """Return the class of the mechanism."""
-        return mechanism_class(self.method)
-
-    def planned(self) -> Planned:
-        """Build the plan; raise if a required option is missing."""
+    def planned(self, file: Path, *, command: str, out: Path | None) -> Planned:
+        """Build the plan for a file; raise if a required option of the command is missing."""
         from stirred.data.problems import PlanError
         from stirred.release.plan_file import planned
         from stirred.release.plan_sections import MechanismSection
         from stirred.spec.spelling import crossed
 
-        words, section = InOptions(self.command), None
+        words, section, kind = InOptions(command), None, mechanism_class(self.method)
         settings, data, release = self._settings()
-        tables = self.given["table"]
         problems: list[Problem] = []
         try:
             section = MechanismSection.of({"name": self.method, **settings}, words=words)
         except StirredError as error:
             problems += error.problems
-        needed = () if self.kind.counts_tables or self.kind.own_tables or tables else ("tables",)
-        for key in (*needed, *(() if self.out else ("out",))):
+        needed = () if kind.counts_tables or kind.own_tables or self.table else ("tables",)
+        for key in (*needed, *(() if out else ("out",))):
             problems.append(Problem(what="is needed", where=option_of(key), remedy=words.needed(key)))
         if problems:
             raise PlanError(problems)
-        data |= {key: str(self.given[key]) for key in _DATA if self.given[key] is not None}
+        data |= {key: str(value) for key in _DATA if (value := getattr(self, key)) is not None}
+        release = {"out": str(out), "ledger": self.ledger, "accept": self.accept, **release}
         content: dict[str, Any] = {
-            "data": {"households": str(self.file), "id": self.given["id"], **data},
+            "data": {"households": str(file), "id": self.id, **data},
             "mechanism": section,
-            "tables": [{"variables": crossed(text)} for text in tables],
-            "release": {
-                "out": str(self.out), "ledger": self.given.get("ledger"), "accept": self.given["accept"], **release
-            },
-        }  # fmt: skip
+            "tables": [{"variables": crossed(text)} for text in self.table],
+            "release": release,
+        }
         return planned(content, source=SOURCE, folder=Path())
 
     def _settings(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Return the settings of the mechanism, and the keys of [data] and [release] that --set gives."""
-        model = self.kind.settings_model
-        settings = {key: self.given[key] for key in _SETTINGS if self.given.get(key) not in (None, [])}
-        if self.given.get("epsilon") is not None and not has_rate(self.method):
-            settings["epsilon"] = self.given["epsilon"]
-        others = given_settings(self.given["set_"], model)
+        from stirred.data.problems import bad_plan
+
+        model = mechanism_class(self.method).settings_model
+        of_own = (*_SETTINGS, *(() if has_rate(self.method) else ("epsilon",)))
+        settings = {key: value for key in of_own if (value := getattr(self, key)) not in (None, [])}
+        others = given_settings(self.set_, model)
         sections: dict[str, dict[str, Any]] = {"data": {}, "release": {}}
         for key in [*others]:
             if key in PLAN_KEYS and key not in model.model_fields:
                 sections[PLAN_KEYS[key]][key] = _plan_value(key, others.pop(key))
         if twice := [key for key in others if key in settings]:
-            from stirred.data.problems import bad_plan
-
             what = f"{twice[0]} is given by an option and by --set"
             raise bad_plan(what, where="--set", remedy=f"leave one of them out, such as --set {twice[0]}=...")
         return {**settings, **others}, sections["data"], sections["release"]
 
-    def refuse_epsilon(self) -> None:
+    def refuse_epsilon(self, file: Path) -> None:
         """Refuse a loss where a rate decides it, and say which rate would reach it."""
         from stirred.data.problems import bad_plan
         from stirred.spec.number_text import percent
 
-        epsilon = self.given.get("epsilon")
+        epsilon = self.epsilon
         if epsilon is None or not has_rate(self.method):
             return
-        remedy = (
-            f"see which rates reach it with `stirred plan {self.file} ... --epsilon {epsilon}`, and give one as --rate"
-        )
+        remedy = f"see which rates reach it with `stirred plan {file} ... --epsilon {epsilon}`, and give one as --rate"
         with suppress(StirredError):  # other problems, or no rate reaches it: the plan says so
-            rate = self.with_(out=NOWHERE).rate_for(epsilon)
+            rate = self.rate_for(epsilon, file)
             if rate is not None:
                 remedy = f"--rate {percent(rate, digits=10)} is the lowest that reaches it; {remedy}"
         what = f"the {self.method.replace('-', ' ')} takes a rate, and its loss follows: {epsilon} would not be kept"
         raise bad_plan(what, where="--epsilon", remedy=remedy)
 
-    def rate_for(self, epsilon: str) -> Fraction | None:
+    def rate_for(self, epsilon: str, file: Path) -> Fraction | None:
         """Return the gentlest rate that reaches a loss; None where nothing is lost at any rate."""
         from stirred.release.prepared import prepare
         from stirred.spec.exact import ZERO
         from stirred.spec.given_numbers import loss
 
-        prepared = prepare(self.with_(rate="1/2").planned())
+        some = self.model_copy(update={"rate": "1/2"})
+        prepared = prepare(some.planned(file, command="plan", out=NOWHERE))
         target = loss(epsilon, where="--epsilon")
         by_rate = prepared.mechanism.rate_losses(prepared.plan)
         if by_rate is None or any(found == ZERO for _, found in by_rate.losses([Fraction(0)])):

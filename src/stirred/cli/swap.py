@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from stirred.cli.options import Place, Text, argument, command, option
 from stirred.cli.output import say
-from stirred.cli.plan_options import FOLDER, OptionPlan, PlanOptions
+from stirred.cli.plan_options import FOLDER, PlanOptions
 from stirred.mechanisms.groups import Outcome
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def swap(options: SwapOptions, progress: Progress | None) -> Outcome:
     """
     if options.out is not None:
         _refuse_what_is_there(options.out)
-    own = OptionPlan(options, file=options.file, command="swap", out=options.out)
-    own.refuse_epsilon()
-    return _released(own.planned(), seed=options.seed, as_json=options.as_json, progress=progress)
+    options.refuse_epsilon(options.file)
+    planned = options.planned(options.file, command="swap", out=options.out)
+    return _released(planned, seed=options.seed, as_json=options.as_json, progress=progress)
 
 
 class ReleaseOptions(BaseModel):
@@ -58,7 +58,7 @@ class ReleaseOptions(BaseModel):
     file: Path = argument("PLAN.toml|FOLDER", "The plan to carry out; with --resume, the folder of its bundle.")
     out: Place = option("Folder of the bundle, if the plan names none.", form="FOLDER")
     resume: bool = option("Finish the interrupted release that was to go to this folder, at no further cost.", False)
-    ledger: Text = option("With --resume: where its ledger is now, if it moved or needs a password.")
+    ledger: Text = option("With --resume: where its ledger is now, if it moved or needs a password.", form="LEDGER")
     engine: Text = option("Where the bulk work runs: local, or spark (a cluster).", form="NAME")
     master: Text = option("The address of a Spark cluster, such as spark://head:7077.", form="URL")
     seed: Text = option(_SEED)

@@ -95,4 +95,4 @@ class Command:
     help: str
     options: type[BaseModel]
     run: Callable[[Any, Progress | None], Outcome]
-    progress: bool = True  # it reports its progress, and so has --quiet
+    progress: bool = False  # it reports its progress, and so has --quiet
