@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel
 
 from stirred.cli.options import Names, Place, Text, argument, command, option
-from stirred.cli.output import five_blocks, picked, step_facts, write_new
+from stirred.cli.output import five_blocks, notes_of, picked, step_facts
 from stirred.cli.spec_given import STATED, CurrencyOptions, read
 from stirred.data.place import MANIFEST
 from stirred.data.problems import number
@@ -353,13 +353,10 @@ def total(options: TotalOptions, _: Any) -> Outcome:
     ledger = Ledger.open(options.ledger)
     found = ledger.total(currency)
     check_copies(found)
-    notes = []
-    if options.out is not None:
-        if found.specification is None:
-            what, remedy = "the releases do not combine into one specification", "remove --out"
-            raise wrong(what, where="--out", remedy=remedy)
-        write_new(options.out, to_json(found.specification))
-        notes = [f"wrote {options.out}"]
+    if options.out is not None and found.specification is None:
+        what, remedy = "the releases do not combine into one specification", "remove --out"
+        raise wrong(what, where="--out", remedy=remedy)
+    notes = [] if found.specification is None else notes_of(options.out, to_json(found.specification))
     return Outcome(values=total_facts(ledger, found), blocks=_total_shown(ledger, found), notes=notes)
 
 
@@ -483,10 +480,9 @@ def export(options: ExportOptions, _: Any) -> Outcome:
     if options.copies is not None:
         check_copies(ledger.total(currency, reserved=False))
     text = exported(ledger, options.format_, currency=currency, curator=options.curator)
-    if out is not None:
-        write_new(out, text, private=options.format_ == "json")  # everything the ledger holds, so as private as it
+    notes = notes_of(out, text, private=options.format_ == "json")  # everything the ledger holds, so as private as it
     values = {"format": options.format_, "text": text, "out": None if out is None else str(out)}
-    return Outcome(values=values, text=text if out is None else "", notes=[] if out is None else [f"wrote {out}"])
+    return Outcome(values=values, text=text if out is None else "", notes=notes)
 
 
 # ---- checks and rules --------------------------------------------------------------------------------------

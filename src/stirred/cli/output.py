@@ -168,6 +168,14 @@ def draw(pictures: Mapping[Path, Picture]) -> None:
         say(f"wrote {path}")
 
 
+def notes_of(out: Path | None, text: str, *, private: bool = False) -> list[str]:
+    """Write a text to a new file if one is named, and return the note that says so."""
+    if out is None:
+        return []
+    write_new(out, text, private=private)
+    return [f"wrote {out}"]
+
+
 def write_new(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file that does not exist yet, complete or not at all."""
     from stirred.data.place import file_at

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from stirred.cli.option_words import told_by_options
 from stirred.cli.options import Names, Place, Text, argument, command, option
-from stirred.cli.output import exactly, picked, step_facts, write_new
+from stirred.cli.output import exactly, notes_of, picked, step_facts
 from stirred.cli.spec_budget import BudgetOptions, budget
 from stirred.cli.spec_given import (
     BUDGET,
@@ -152,10 +152,8 @@ def draw_map(options: MapOptions, _: Any) -> Outcome:
     from stirred.report.atlas_map import atlas_svg
 
     out, arrows = options.out, atlas.arrows()
-    if out is not None:
-        if out.suffix != ".svg":
-            raise wrong("the map is drawn as SVG", where=f"--out {out}", remedy=f"write {out.with_suffix('.svg')}")
-        write_new(out, atlas_svg(arrows))
+    if out is not None and out.suffix != ".svg":
+        raise wrong("the map is drawn as SVG", where=f"--out {out}", remedy=f"write {out.with_suffix('.svg')}")
     values = [
         {**picked(arrow, "stronger", "weaker", "how", "words", "because"),
          "factor": None if arrow.there is None else number_out(arrow.there),
@@ -163,7 +161,7 @@ def draw_map(options: MapOptions, _: Any) -> Outcome:
         for arrow in arrows
     ]  # fmt: skip
     if out is not None:
-        return Outcome(values=values, notes=[f"wrote {out}"])
+        return Outcome(values=values, notes=notes_of(out, atlas_svg(arrows)))
     last = "A -> B: every mechanism that satisfies A satisfies B, at the factor times A's budget."
     rows = FactRows([(f"{arrow.stronger} -> {arrow.weaker}", arrow.because) for arrow in arrows])
     return Outcome(values=values, blocks=[rows, "", Bullets([last])])
@@ -237,10 +235,8 @@ def export(options: ExportOptions, _: Any) -> Outcome:
     if options.curator and format_ != "opendp":
         raise idle("--curator")
     text = writers[format_]()
-    if out is not None:
-        write_new(out, text)
     values = {"name": options.name, "format": format_, "text": text}
-    return Outcome(values=values, text=text if out is None else "", notes=[] if out is None else [f"wrote {out}"])
+    return Outcome(values=values, text=text if out is None else "", notes=notes_of(out, text))
 
 
 # ---- from one specification to another ------------------------------------------------------------------------
@@ -379,8 +375,6 @@ def pull_back(options: PullBackOptions, _: Any) -> Outcome:
 
 def _derived(derivation: Derivation, *, title: str, out: Path | None) -> Outcome:
     """Return a derived specification with its steps, and write it if that is asked for."""
-    if out is not None:
-        write_new(out, to_json(derivation.specification))
     steps = [step_facts(step) for step in derivation.steps]
     entry = CatalogueEntry(
         name=title, title=title, source="", notes=(), specification=derivation.specification, steps=derivation.steps
@@ -388,7 +382,7 @@ def _derived(derivation: Derivation, *, title: str, out: Path | None) -> Outcome
     return Outcome(
         values={"specification": to_document(derivation.specification), "steps": steps},
         blocks=_shown(entry),
-        notes=[] if out is None else [f"wrote {out}"],
+        notes=notes_of(out, to_json(derivation.specification)),
     )
 
 
