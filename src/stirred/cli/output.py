@@ -140,10 +140,10 @@ def showing(outcome: Outcome, *, as_json: bool) -> int:
 
 def five_blocks(words: Any, *, indent: int = 0, without: str = "") -> Iterator[OutputBlock]:
     """Yield what is not protected, and the five answers."""
-    from stirred.mechanisms.groups import Bullets, FactRows
+    from stirred.mechanisms.groups import Bullets, FactRows, Title
     from stirred.spec.explain import NOT_PROTECTED
 
-    yield " " * indent + f"{NOT_PROTECTED}:"
+    yield Title(" " * indent + f"{NOT_PROTECTED}:")
     yield Bullets(words.not_protected, indent + 2)
     if not indent:
         yield ""

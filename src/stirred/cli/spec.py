@@ -111,7 +111,7 @@ def show(options: ShowOptions, _: Any) -> Outcome:
         **picked(words, "how_to_read", "why_not_compare", "assumptions"),
     }
     blocks: list[OutputBlock] = [
-        Title(entry.title), "", f"{NOT_PROTECTED}:", Bullets(words.not_protected), "", "What is promised:",
+        Title(entry.title), "", Title(f"{NOT_PROTECTED}:"), Bullets(words.not_protected), "", "What is promised:",
         FactRows([(a.question, a.answer) for a in words.answers], 2), "", words.how_to_read, "",
         f"{words.why_not_compare} `stirred compare A B` says which of them differ.",
     ]  # fmt: skip

@@ -292,7 +292,7 @@ def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterat
             lock = _lock(place, make=True, replace=replace, private=private)
         place = Place(out=out, handle=lock)
         if place.is_resumable:
-            finish = shlex.join(["stirred", "resume", str(out)])
+            finish = shlex.join(["stirred", "release", "--resume", str(out)])
             raise bad_plan(
                 "a release to this place was drawn and not finished, and what it needs is kept",
                 where=str(out),
