@@ -28,7 +28,7 @@ from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.trial import trial_draw
 from stirred.risk.attackers import AttackerColumns
-from stirred.risk.faced import DrawRisk, attack_draw
+from stirred.risk.attacks import DrawRisk, attack_draw
 from stirred.risk.reidentification import ONE_SOLUTION
 from stirred.risk.subject import Subject
 from stirred.risk.table_lists import AGES

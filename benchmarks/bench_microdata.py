@@ -28,9 +28,10 @@ import numpy as np
 from sections import machine, write_section
 
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
-from stirred.mechanisms.topdown.hierarchy.schema import Schema, shipped_schema
+from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery, Schema, shipped_schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
-from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import discrete_gaussian
 
@@ -85,6 +86,13 @@ class Nation:
         return parents, counts.reshape(blocks, 2016), facilities
 
 
+def answer(query: MarginalQuery, histograms: Any) -> Any:
+    """Return the answers for histograms (areas, cells)."""
+    found = np.zeros((query.size, len(histograms)), dtype=histograms.dtype)
+    np.add.at(found, query.cell_of, histograms.T)
+    return found.T
+
+
 def level_of(
     name: str, codes: Sequence[str], parent: np.ndarray, true: np.ndarray, kinds: np.ndarray, noise: Entropy
 ) -> Level:
@@ -93,7 +101,7 @@ def level_of(
     began = time.process_time(), time.perf_counter()
     for query_name in BUDGET.measured(name):
         query, sigma2 = SCHEMA.query(query_name), BUDGET.sigma2(name, query_name)
-        values = query.answer(true)
+        values = answer(query, true)
         drawn = discrete_gaussian(sigma2, count=values.size, entropy=noise, purpose=f"{name} {query_name}")
         variance = np.full(len(codes), variance_of(sigma2))
         answers.append(
@@ -203,7 +211,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
     rounds cells to the nearest where `bureau` does as production did: it is an arm here too, for comparison.
     """
     queries = {"Hispanic x race": SCHEMA.query("hispanic * cenrace"), "all cells": SCHEMA.query("detailed")}
-    arms = {**ARMS, "outside rounder": replace(ARMS["bureau"], pre_rounded=2)}
+    arms = {**METHODS, "outside rounder": replace(METHODS["bureau"], pre_rounded=2)}
     errors = {arm: np.zeros((files, len(queries), len(LEVELS))) for arm in arms}
     bias: dict[str, list[np.ndarray]] = {arm: [] for arm in arms}
     bins = ("0", "1-20", "21-59", "60+")
@@ -211,11 +219,11 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
         tree, truth = tree_of(nation, Entropy.from_seed(f"noise {FIRST + number}"))
         sizes = np.digitize(truth[5].sum(axis=1), [1, 21, 60])
         for name, arm in arms.items():
-            piece = next(iter(solve(lambda tree=tree: [tree], SolveOptions(arm=arm))))
+            piece = next(iter(solve(lambda tree=tree: [tree], SolveOptions(method=arm))))
             for depth, true in enumerate(truth):
                 off = piece.levels[depth].answers(SCHEMA.query("detailed")) - true
                 for place, query in enumerate(queries.values()):
-                    errors[name][number, place, depth] = np.abs(query.answer(off)).sum(axis=1).mean()
+                    errors[name][number, place, depth] = np.abs(answer(query, off)).sum(axis=1).mean()
             totals = off.sum(axis=1)
             bias[name].append(np.array([totals[sizes == each].mean() for each in range(4)]))
         print(f"  noise file {number + 1} of {files}", file=sys.stderr)
@@ -241,7 +249,7 @@ def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
     lines += ["", f"Outside figures for Hispanic x race, BlueDown against its own Bureau baseline: {outside}.", ""]
     lines += ["Mean error of the total of a block by its true size in persons, (standard error over files).", ""]
     lines += [f"| arm | {' | '.join(bins)} |", f"|---|{'---|' * 4}"]
-    for name in ARMS:
+    for name in METHODS:
         own = np.array(bias[name])
         spread = own.std(axis=0, ddof=1) / np.sqrt(files)
         cells = " | ".join(f"{m:+.2f} ({s:.2f})" for m, s in zip(own.mean(axis=0), spread, strict=True))
@@ -256,11 +264,11 @@ def small(nation: Nation, rounds: int = 3) -> list[str]:
     """Return processor time for a small tree in memory, from measurements to whole counts."""
     tree, _ = tree_of(nation, Entropy.from_seed("small"))
     lines = ["| arm | processor time | times BlueDown's 92 s on 291 blocks |", "|---|---|---|"]
-    for name, arm in ARMS.items():
+    for name, arm in METHODS.items():
         best = np.inf
         for _ in range(rounds + 1):
             began = time.process_time()
-            next(iter(solve(lambda: [tree], SolveOptions(arm=arm))))
+            next(iter(solve(lambda: [tree], SolveOptions(method=arm))))
             best = min(best, time.process_time() - began)
         lines.append(f"| `{name}` | {best:.2f} s | {BLUEDOWN_SECONDS / best:.0f} x faster |")
     return [f"**{tree.levels[5].areas} blocks**, best of {rounds}, compiled beforehand.", "", *lines, ""]
@@ -282,7 +290,7 @@ def group(nation: Nation) -> list[str]:
         return found
 
     parent.quadratic = kept
-    next(iter(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))))
+    next(iter(solve(lambda: [tree], SolveOptions(method=METHODS["default"]))))
     parent.quadratic = usual
     sizes = np.array([each[4].shape[0] * each[4].shape[1] for each in problems])
     chosen = [problems[place] for place in np.argsort(np.abs(sizes - np.median(sizes)))[:5]]
@@ -487,7 +495,7 @@ def one_state(folder: Path, counties: int) -> None:
     from stirred.mechanisms.topdown.solve.files import make
 
     shelf = Shelf(folder=folder, nation=Nation(fanout=(1, counties, 37, 4, 30)))
-    options = SolveOptions(arm=ARMS["default"], threads=os.cpu_count() or 1)
+    options = SolveOptions(method=METHODS["default"], threads=os.cpu_count() or 1)
     made = make(shelf.shards, options, folder / "out", top=shelf.top())
     passed = "passed" if made.certificate.passed else "FAILED"
     (folder / "made").write_text(f"{made.certificate.records} {passed}")

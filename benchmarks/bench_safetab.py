@@ -35,7 +35,7 @@ def main() -> None:
     areas = synthetic_areas(options.share)
     people = synthetic_persons(options.persons, areas.height)
     safetab = SafeTabP(blocks=areas, iterations=synthetic_iterations())
-    safetab.warm()
+    safetab.ready(None, None)
     began = time.perf_counter()
     release = safetab.release(people, Entropy.from_os())
     seconds = time.perf_counter() - began
@@ -133,7 +133,7 @@ def domain_sizes(safetab: SafeTabP) -> list[int]:
     for part in safetab.parts:
         region = safetab.regions[part.region]
         many = blocks[region.column].drop_nulls().n_unique() if region.column else 1
-        found.append(many * groups.of_level(part.level, coarse=region.coarse).height)
+        found.append(many * groups.of_level(part.level, coarse=region.iterations == "coarse").height)
     return found
 
 

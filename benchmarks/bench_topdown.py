@@ -112,19 +112,19 @@ def read_persons(folder: Path) -> pl.DataFrame:
 
 def draw(folder: Path) -> None:
     """Plan and draw, as a release does it, into a store."""
+    from stirred.mechanisms.protocol import Workplace
     from stirred.mechanisms.topdown.mechanism import TopDown
     from stirred.randomness.entropy import Entropy
 
     areas = pl.read_parquet(folder / "areas.parquet")
-    TopDown(**SETTINGS, area_list=areas).working_in(folder, progress=folder / "work").release(
-        read_persons(folder), Entropy.from_os()
-    )
+    place = Workplace(folder, folder / "work")
+    TopDown(**SETTINGS, area_list=areas).release(read_persons(folder), Entropy.from_os(), workplace=place)
 
 
 def publish(folder: Path) -> None:
     """Write the store in the published layout."""
     from stirred.data.frames import write_parts
-    from stirred.mechanisms.topdown.store import MeasurementStore
+    from stirred.mechanisms.topdown.measurements import MeasurementStore
 
     write_parts(
         MeasurementStore.open(folder / "store" / "persons").published(), folder / "measurements.parquet", apart=True

@@ -45,7 +45,7 @@ def small_files_may_be_exposed(request: pytest.FixtureRequest) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         own = {"docs", "golden", "test_exposed.py", "test_census_demo.py"}  # these have the default
         if not own & {*request.path.parts}:
-            patch.setattr("stirred.data.exposed.MOST_EXPOSED", Fraction(1))
+            patch.setattr("stirred.data.uniqueness.MOST_EXPOSED", Fraction(1))
         yield
 
 

@@ -290,8 +290,7 @@ def _of_frame(
     """Return the plan for a frame, or microdata, in memory."""
     from dataclasses import replace
 
-    from stirred.data.given import like
-    from stirred.data.microdata import Microdata
+    from stirred.data.microdata import Microdata, like
     from stirred.mechanisms.protocol import plan_doubts
     from stirred.mechanisms.registry import DEFAULT, mechanism_class
 

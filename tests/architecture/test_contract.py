@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import stirred
+from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import BUILT_IN
 from tests.architecture.contract import closed_imports, outer_modules, spelled_names
 from tests.architecture.cost import PLUGIN, cost_of, files_that_know
@@ -84,3 +85,10 @@ def test_a_built_in_mechanism_is_known_to_three_source_files_at_most() -> None:
 
 def test_the_plug_in_is_known_to_no_source_file() -> None:
     assert files_that_know(PLUGIN) == []
+
+
+def test_the_page_for_third_parties_names_every_hook() -> None:
+    page = (PACKAGE.parents[1] / "docs" / "write-a-mechanism.md").read_text(encoding="utf-8")
+    own = {name for name in vars(Mechanism) if not name.startswith("_")}
+    kept = {"unit", "settings_from", "with_settings"}  # they follow from the settings
+    assert sorted(name for name in own - kept if f"`{name}" not in page) == []

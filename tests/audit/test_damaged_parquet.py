@@ -16,9 +16,9 @@ from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data import bundle as bundle_files
-from stirred.data import probe
+from stirred.data import child
+from stirred.data.child import unreadable_parquet
 from stirred.data.frames import read_frame
-from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.release.plan_file import planned
@@ -131,8 +131,8 @@ def test_a_file_that_ends_the_process_is_named_and_the_others_are_read(
     files = [tmp_path / f"{name}.parquet" for name in ("a", "kills", "b", "hangs", "c", "kills too")]
     for path in files:
         path.write_bytes(b"x")
-    monkeypatch.setattr(probe, "_READS", "tests.audit.deadly:reads")
-    monkeypatch.setattr(probe, "_SECONDS", 5.0)  # a child that answers needs most of a second to start
+    monkeypatch.setattr(child, "_READS", "tests.audit.deadly:reads")
+    monkeypatch.setattr(child, "_SECONDS", 5.0)  # a child that answers needs most of a second to start
     began = time.monotonic()
     assert unreadable_parquet(files) == {
         files[1]: "it ends the process that reads it (code -6)",
@@ -146,7 +146,7 @@ def test_a_file_that_ends_the_process_is_named_and_the_others_are_read(
 def test_a_file_that_ends_the_process_is_a_finding_of_the_command(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
-    monkeypatch.setattr(probe, "_READS", "tests.audit.deadly:reads")
+    monkeypatch.setattr(child, "_READS", "tests.audit.deadly:reads")
     assert command(["check", str(bundle), "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert "it ends the process that reads it" in json.dumps(said)

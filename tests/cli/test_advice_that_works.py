@@ -155,12 +155,6 @@ def test_defaults_are_printed_as_they_are_written(capsys: pytest.CaptureFixture[
     assert "default race1, race2," in shown
 
 
-def test_an_estimate_says_as_what_its_replicates_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("s.csv").write_text("w,y,w1,w2\n" + "".join(f"1,{n},1.{n},0.{n}\n" for n in range(9)))
-    asked = ["survey", "estimate", "s.csv", "--weights", "w", "--replicates", "w?", "--mean", "y"]
-    assert "2 columns: w1 to w2, taken as brr" in said(capsys, *asked, code=0)
-
-
 DAYS = "hid,region,size,born,name,land\n" + "".join(
     f"{n},{n % 4},{n % 3},{1930 + n % 90}-01-0{1 + n % 9},{'abc'[n % 3]},{'xy'[n % 2]}00\n" for n in range(120)
 )

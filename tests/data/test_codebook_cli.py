@@ -12,8 +12,8 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.codebook import Codebook
-from stirred.data.draft import MOST_CODES, draft_codebook
-from stirred.data.labelled import Labelled
+from stirred.data.codebook_file import MOST_CODES, draft_codebook
+from stirred.data.formats import Labelled
 from tests.data.gallery import HERE, exhibits, slug
 
 ROOM = HERE / "validate"

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.codebook import TRUTH, Codebook, StructuralZero, Type, Variable
-from stirred.data.draft import draft_codebook
+from stirred.data.codebook_file import draft_codebook
+from stirred.data.formats import Labelled
 from stirred.data.frames import read_frame
-from stirred.data.labelled import Labelled
 from stirred.data.problems import counted
 from stirred.data.validate import validate
 from stirred.spec.hierarchy import Hierarchy

@@ -346,6 +346,22 @@ def test_a_latitude_that_is_known_of_some_records_partly_tells() -> None:
     assert [*doubts(frame.with_columns(lat=lat))] == ["coordinates:lat", "partly-tells:lat"]
 
 
+def test_a_column_of_persons_that_names_the_county_of_some_households_partly_tells() -> None:
+    frame = homes()
+    people = persons(frame).join(frame.select("hid", work=named_for(frame, 0.2)), on="hid", how="left")
+    (doubt,) = doubts(frame, people).values()
+    assert doubt.name == "partly-tells:work"
+    assert '"work" of persons shows "county" of 2' in doubt.what
+    assert "% of the households, those it says something of: anyone could tell which of them were swapped" in doubt.what
+
+
+def test_a_column_that_says_something_of_some_records_and_nothing_of_their_county_is_not_doubted() -> None:
+    """The power check of the one above: a fifth has a value of its own, drawn without looking at the county."""
+    frame = homes()
+    other = frame.with_columns(county=frame["county"].shuffle(seed=5))
+    assert doubts(frame.with_columns(util=named_for(other, 0.2))) == {}
+
+
 def test_a_column_that_names_the_county_of_few_records_is_not_doubted() -> None:
     """The power check: a twentieth of the records."""
     frame = homes()

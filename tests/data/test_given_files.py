@@ -17,13 +17,13 @@ import polars as pl
 import pytest
 
 from stirred.cli.main import run as command
-from stirred.data import databases, probe
-from stirred.data.apart import apart
+from stirred.data import child as child_process
+from stirred.data import formats
+from stirred.data.child import child, unreadable_parquet
 from stirred.data.codebook import Codebook
 from stirred.data.columns import ParquetColumns
 from stirred.data.frames import read_frame, read_given, read_labels, scan_frame
 from stirred.data.microdata import Microdata
-from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError
 from stirred.data.sources import Dialect
 from stirred.release.plan_file import planned, read_plan
@@ -307,9 +307,9 @@ def test_a_small_file_that_swells_in_memory_is_refused_before_it_is_read(
     bomb = tmp_path / "bomb.parquet"
     pl.select(a=pl.repeat(7, 3_000_000, dtype=pl.Int64), b=pl.repeat(7, 3_000_000, dtype=pl.Int64)).write_parquet(bomb)
     assert bomb.stat().st_size < 40_000
-    assert probe.reason(str(bomb)) is None
-    monkeypatch.setattr(probe, "memory", lambda: 10_000_000)
-    monkeypatch.setattr(apart, "ask", lambda function, arguments, seconds: probe.reason(*arguments))
+    assert child_process.reason(str(bomb)) is None
+    monkeypatch.setattr(child_process, "memory", lambda: 10_000_000)
+    monkeypatch.setattr(child, "ask", lambda function, arguments, seconds: child_process.reason(*arguments))
     with pytest.raises(DataError, match="it swells in memory: 3,000,000 rows need 0 GB"):
         read_given(bomb)
     households(2_000).write_parquet(tmp_path / "homes.parquet")
@@ -321,7 +321,7 @@ ENDLESS = "CREATE VIEW endless AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SEL
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
 def test_a_view_that_never_ends_is_stopped(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "_SECONDS", 0.3)
+    monkeypatch.setattr(formats, "_SECONDS", 0.3)
     path = tmp_path / f"t.{kind}"
     with closing(sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(str(path))) as connection:
         connection.execute(ENDLESS)
@@ -331,7 +331,7 @@ def test_a_view_that_never_ends_is_stopped(kind: str, tmp_path: Path, monkeypatc
 
 
 def test_a_view_that_does_not_fit_into_memory_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "memory", lambda: 1_000_000)
+    monkeypatch.setattr(formats, "memory", lambda: 1_000_000)
     with closing(sqlite3.connect(tmp_path / "t.sqlite")) as connection:
         connection.execute(ENDLESS.replace("FROM n)", "FROM n LIMIT 400000)"))
     with pytest.raises(DataError, match="it does not fit into the memory of this machine"):

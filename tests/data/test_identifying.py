@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from stirred.data.draft import draft_codebook
-from stirred.data.identifying import identifying, named_like_an_identifier
-from stirred.data.labelled import Labelled
+from stirred.data.codebook_file import draft_codebook
+from stirred.data.formats import Labelled
+from stirred.data.record_doubts import identifying, named_like_an_identifier
 
 
 @pytest.mark.parametrize(

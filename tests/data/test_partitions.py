@@ -9,10 +9,9 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.bundle import checksum
-from stirred.data.columns import Columns, ParquetColumns
+from stirred.data.columns import Columns, ParquetColumns, row_ranges, schema_of
 from stirred.data.frames import read_frame, read_given, scan_frame
 from stirred.data.microdata import Microdata
-from stirred.data.pieces import pieces_of, schema_of
 from stirred.data.problems import DataError
 from stirred.data.sources import Source
 from stirred.release.plan_file import planned
@@ -64,7 +63,7 @@ def test_all_ways_of_reading_see_the_same_records(homes: Path) -> None:
     assert scan_frame(homes).select("kind", "size").collect().rows() == [(kind, size) for size, _, kind in ROWS]
     names = ["kind", "size", "state"]
     for most in (1, 2, 100):
-        pieces = [*pieces_of([homes], most=most)]
+        pieces = [*row_ranges([homes], most=most)]
         read = pl.concat([piece.read(schema_of(table, names)) for piece in pieces])
         assert read.equals(table.select(names))
         assert [row for piece in pieces for row in range(*piece.slice.indices(99))] == [*range(len(ROWS))]

@@ -17,10 +17,9 @@ import pytest
 from stirred.cli.main import run
 from stirred.data.codebook import Codebook
 from stirred.data.problems import PlanError
-from stirred.data.synth import census_codes as codes
+from stirred.data.synth import census_shares as codes
 from stirred.data.synth import census_shares as shares
-from stirred.data.synth.census import CensusPlan, census, write_census
-from stirred.data.synth.census_areas import CHUNK, dirichlet, plan_areas
+from stirred.data.synth.census import CHUNK, CensusPlan, census, dirichlet, plan_areas, write_census
 
 HOUSEHOLDS = 300_000
 Frames = tuple[pl.DataFrame, pl.DataFrame]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stirred.data.codebook import Codebook, Variable
-from stirred.data.draft import draft_codebook
+from stirred.data.codebook_file import draft_codebook
 from stirred.data.frames import read_labels, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError

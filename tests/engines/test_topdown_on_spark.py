@@ -21,6 +21,7 @@ from stirred.cli.main import run as command
 from stirred.engines.protocol import Engine, EngineError
 from stirred.engines.spark import engine as spark_engine_module
 from stirred.engines.spark.engine import SparkEngine
+from stirred.mechanisms.protocol import Workplace
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.randomness.entropy import Entropy
@@ -45,8 +46,8 @@ def persons() -> pl.DataFrame:
 def released(folder: Path, engine: Engine | None = None) -> dict[str, pl.DataFrame]:
     """All public files of a release with one seed, and the bytes of its store."""
     own = mechanism() if engine is None else mechanism().on(engine)
-    own = own.working_in(folder, progress=folder / "progress")
-    made = own.release(persons(), Entropy.from_seed("cluster"))
+    place = Workplace(folder, folder / "progress")
+    made = own.release(persons(), Entropy.from_seed("cluster"), workplace=place)
     found = {name: made.public[name] for name in made.public}
     store = folder / "store" / "persons"
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(store.iterdir())}
@@ -176,9 +177,9 @@ class Blind:
 
 
 def test_workers_that_do_not_see_the_bundle_are_told_before_anything_is_spent(tmp_path: Path) -> None:
-    own = mechanism().on(Blind()).working_in(tmp_path / "internal", progress=tmp_path)  # type: ignore[arg-type]
+    own = mechanism().on(Blind())  # type: ignore[arg-type]
     with pytest.raises(EngineError, match=r"\[release\] out: workers do not see the folder .*, in which areas"):
-        own.warm()
+        own.ready(None, None, Workplace(tmp_path / "internal", tmp_path))
 
 
 def test_noisy_tables_are_refused_on_a_cluster_by_name() -> None:

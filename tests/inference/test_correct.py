@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import DataError
-from stirred.inference.correct import correct
+from stirred.inference.unswap import correct
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import UnknownMechanismError
@@ -32,7 +32,9 @@ def stated(public: Path, tmp_path: Path, **mechanism: object) -> Path:
     for path in public.glob("*.parquet"):
         (folder / path.name).write_bytes(path.read_bytes())
     document = json.loads((public / "specification.json").read_text(encoding="utf-8"))
-    (folder / "specification.json").write_text(json.dumps({**document, "mechanism": mechanism}), encoding="utf-8")
+    (folder / "specification.json").write_text(
+        json.dumps({**document, "mechanism": {**document["mechanism"], **mechanism}}), encoding="utf-8"
+    )
     return folder
 
 

@@ -47,8 +47,7 @@ from stirred.inference import (
     within_invariants,
 )
 from stirred.inference.kernel import bits
-from stirred.inference.pufferfish import Pair
-from stirred.inference.pufferfish_model import correlated
+from stirred.inference.pufferfish import Pair, correlated
 from stirred.spec.exact import INFINITE, exact, exp, ln
 from stirred.spec.problems import SpecificationError
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.data.given import as_microdata
+from stirred.data.microdata import as_microdata
 from stirred.data.problems import PlanError
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.mechanisms import registry

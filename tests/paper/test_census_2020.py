@@ -19,7 +19,8 @@ from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.release.ledger import Ledger, Request
 from stirred.release.ledger.currency import Currency
 from stirred.spec import UnitFactor, approximate, catalogue
-from stirred.spec.exact import exact
+from stirred.spec.convert_output import gdp_to_epsilon, zcdp_to_epsilon
+from stirred.spec.exact import exact, sqrt
 from tests.paper.printed import assert_prints
 from tests.paper.published import DELTA
 
@@ -102,9 +103,9 @@ def test_running_plans_with_the_printed_factors_give_a_little_more() -> None:
 def test_safetab_p_by_its_structure_takes_a_fifth_off_the_total() -> None:
     assert SHARP.rho2 == Fraction("45.483")
     assert_prints(SHARP.epsilon, "110.206559")
-    cks, gaussian = SHARP.sharper
-    assert_prints(cks, "108.569142")
-    assert_prints(gaussian, "105.389730")
+    rho2 = exact(SHARP.rho2)
+    assert_prints(zcdp_to_epsilon(rho2, delta=DELTA, method="cks"), "108.569142")
+    assert_prints(gdp_to_epsilon(sqrt(2 * rho2), delta=DELTA), "105.389730")
 
 
 def test_all_parts_tightened_and_where_the_person_may_move() -> None:

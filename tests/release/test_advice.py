@@ -32,7 +32,7 @@ def named(advice: Advice, name: str) -> object:
 
 
 def rate_of(proposal: Any) -> Fraction:
-    return Fraction(proposal.mechanism.rate)
+    return Fraction(proposal.mechanism.swap_law.rate)
 
 
 def test_a_large_stratum_and_a_small_epsilon_want_the_uniform_conditioned_swap() -> None:
@@ -123,14 +123,7 @@ def test_a_step_gentler_would_miss_a_wish(name: str) -> None:
         advice = propose(file, swap="county", epsilon=epsilon)
         each = named(advice, name)
         assert not each.unmet  # type: ignore[attr-defined]
-        gentler = type(each.mechanism)(  # type: ignore[attr-defined]
-            **{
-                field: getattr(each.mechanism, field)  # type: ignore[attr-defined]
-                for field in ("match", "swap", "redraw_law")
-                if hasattr(each.mechanism, field)  # type: ignore[attr-defined]
-            },
-            rate=rate_of(each) - Fraction(1, 10_000),
-        )
+        gentler = each.mechanism.with_settings(rate=rate_of(each) - Fraction(1, 10_000))  # type: ignore[attr-defined]
         plan = gentler.plan(file)
         areas = gentler.areas_changed(plan)
         changed = (areas["records"] * areas["share_changed"]).sum() / areas["records"].sum()

@@ -319,17 +319,17 @@ def test_a_swap_that_mixed_up_persons_itself_destroys_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every person is given to the next household: what was written is what was made, and still wrong."""
-    from stirred.data import packed_persons
+    from stirred.data import packed
     from stirred.data.household_rows import household_rows as rows
     from stirred.data.household_rows import pieces_of_rows as pieces
-    from stirred.mechanisms.records import swapped_file
+    from stirred.mechanisms.records import files
 
     def next_one(house: npt.NDArray[np.uint32], data: Microdata) -> npt.NDArray[np.uint32]:
         return (house + np.uint32(1)) % np.uint32(data.households.height)
 
-    for module in (packed_persons, swapped_file):
+    for module in (packed, files):
         monkeypatch.setattr(module, "household_rows", lambda data: next_one(rows(data), data))
-    monkeypatch.setattr(packed_persons, "pieces_of_rows", lambda data: (next_one(p, data) for p in pieces(data)))
+    monkeypatch.setattr(packed, "pieces_of_rows", lambda data: (next_one(p, data) for p in pieces(data)))
     write_files(tmp_path)
     before = listing(tmp_path)
     with pytest.raises(VerificationError, match="persons, as written, are not in the households they came from"):

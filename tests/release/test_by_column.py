@@ -14,7 +14,7 @@ from stirred import Entropy
 from stirred.data import columns, microdata
 from stirred.data.columns import ParquetColumns
 from stirred.mechanisms.protocol import VerificationError
-from stirred.mechanisms.records.swapped_file import SwappedFile
+from stirred.mechanisms.records.files import SwappedFile
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
@@ -110,7 +110,7 @@ def test_the_households_of_a_nation_are_never_read_as_a_whole(tmp_path: Path, mo
     write(tmp_path, (HOMES, PEOPLE))
     by_column(monkeypatch)
     monkeypatch.setattr("stirred.release.expectation.ROWS_IN_ONE_FILE", 10)
-    monkeypatch.setattr("stirred.data.exposed.MOST_RECORDS", 10)
+    monkeypatch.setattr("stirred.data.uniqueness.MOST_RECORDS", 10)
     monkeypatch.setattr("stirred.mechanisms.records.files.MOST_PERSONS", 10)
     asked: list[str] = []
 

@@ -18,7 +18,7 @@ from stirred.data import frames
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.records import evidence as verification
-from stirred.mechanisms.records import swapped_file
+from stirred.mechanisms.records import files as record_files
 from stirred.release import files
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
@@ -162,7 +162,7 @@ def test_row_numbers_left_by_a_filter_are_no_index_to_warn_of() -> None:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swapped_file, "PART", 7)
+    monkeypatch.setattr(record_files, "PART", 7)
     monkeypatch.setattr(frames, "ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr(files, "ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr(verification, "ROWS_IN_ONE_FILE", 10)
@@ -273,22 +273,22 @@ def test_faults_in_parts_destroy_the_bundle(
     folder: Path, fault: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if fault == "persons stay where they were":
-        right = swapped_file.SwappedFile.persons
+        right = record_files.SwappedFile.persons
 
-        def persons(self: swapped_file.SwappedFile) -> Iterator[pl.DataFrame]:
+        def persons(self: record_files.SwappedFile) -> Iterator[pl.DataFrame]:
             place = self.swap.levels.columns[0]
             for part in right(self):
                 yield part.with_columns(pl.col(place).reverse())
 
-        monkeypatch.setattr(swapped_file.SwappedFile, "persons", persons)
+        monkeypatch.setattr(record_files.SwappedFile, "persons", persons)
     elif fault == "old ids":
-        plain = swapped_file.SwappedFile.households
+        plain = record_files.SwappedFile.households
 
-        def households(self: swapped_file.SwappedFile) -> Iterator[pl.DataFrame]:
+        def households(self: record_files.SwappedFile) -> Iterator[pl.DataFrame]:
             for part in plain(self):
                 yield part.with_columns((pl.col("hid") + 99).alias("hid"))
 
-        monkeypatch.setattr(swapped_file.SwappedFile, "households", households)
+        monkeypatch.setattr(record_files.SwappedFile, "households", households)
     else:
         write = frames.write_parts
 

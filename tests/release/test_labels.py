@@ -11,9 +11,8 @@ import pytest
 
 from stirred.audit.bundle import audit_bundle
 from stirred.data.frames import read_frame
-from stirred.inference.correct import correct
 from stirred.inference.swapped_release import SwappedRelease
-from stirred.inference.unswap import unswap
+from stirred.inference.unswap import correct, unswap
 from stirred.randomness.entropy import Entropy
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
-from stirred.data.formulas import formula_doubts
+from stirred.data.csv_text import formula_doubts
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run

@@ -23,7 +23,7 @@ from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.engine import TableMechanism
-from stirred.mechanisms.tables.query import Perturbation
+from stirred.mechanisms.tables.query import Query, TableAnswers
 from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.release import reports
 from stirred.release.plan_file import read_plan
@@ -183,7 +183,7 @@ quality = "acs"
 attest = ["design-weights", "random-sample", "secret-sample"]
 sample = "one"
 sampling = { design = "stratified", n = "120,120", N = "480,960" }"""
-# Answers may be anything, beyond their bounds too.
+# TableAnswers may be anything, beyond their bounds too.
 ANSWERS = {"sex": ["f", "m"], "work": ["yes", "no"], "income": [*range(140)]}
 WEIGHTS = [2, 3.5, 7.25, 12]
 CLAMPED = '"clamped:w", "clamped:income"'
@@ -330,21 +330,18 @@ def public(bundle: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-class SameAnswers:
+class SameAnswers(TableAnswers):
     """The answers that were given, to true numbers that may be others: the noise is what remains."""
 
     def __init__(self, kept: Frames) -> None:
         self._kept = kept
         self.kept: dict[str, dict[str, Any]] = {}
 
-    def __call__(self, query: Perturbation, true: Any, *, chunk: int | None = None, inside: Any = None) -> Any:
+    def __call__(self, query: Query, true: Any, *, chunk: int | None = None, inside: Any = None) -> Any:
         before, noise = (self._kept[query.title][name].to_numpy() for name in query.columns)
         own = zip(query.columns, (true, before + noise - true), strict=True)
         self.kept.setdefault(query.title, {}).update(own)
         return before + noise
-
-    def keep_only(self, query: Perturbation, chosen: Any, *, chunk: int) -> None:
-        pass
 
 
 def as_if(release: Release, seen: Prepared) -> Release:

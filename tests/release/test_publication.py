@@ -18,9 +18,9 @@ from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data import place as place_module
-from stirred.data.identifying import identifier_doubt
 from stirred.data.place import folder_at
 from stirred.data.problems import PlanError
+from stirred.data.record_doubts import identifier_doubt
 from stirred.release import publish as module
 from stirred.release import scan
 from stirred.release.ledger import Ledger, LedgerError

@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stirred.data import exposed
-from stirred.data.apart import apart
+from stirred.data import uniqueness
+from stirred.data.child import child
 from stirred.data.place import Place
 from stirred.data.problems import PlanError
 from stirred.release import rehearsal
@@ -145,14 +145,14 @@ def test_a_chart_that_cannot_be_drawn_leaves_a_report_that_says_so(
 
 def test_charts_are_drawn_once_and_before_the_draw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple[int, str]] = []
-    real = apart.ask
+    real = child.ask
 
     def counted(function: str, arguments: list[Any], *, seconds: float) -> Any:
         if function == "stirred.report.charts:draw":
             drawn.append((len(list(Ledger.open(folder / "a.ledger").entries())), str(arguments)))
         return real(function, arguments, seconds=seconds)
 
-    monkeypatch.setattr(apart, "ask", counted)
+    monkeypatch.setattr(child, "ask", counted)
     out = run(prepare(planned(plan(), source="plan.toml", folder=folder)))
     assert "<svg" in (out / "public" / "report.html").read_text(encoding="utf-8")
     assert [entries for entries, _ in drawn] == [0, 0]  # the exposed records, and the curve of losses
@@ -192,7 +192,7 @@ out = "out"
 def dies_when_it_was_drawn() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr(rehearsal, "audit_pages", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    patch.setattr(exposed, "MOST_EXPOSED", Fraction(1))
+    patch.setattr(uniqueness, "MOST_EXPOSED", Fraction(1))
 
 
 def killed_while_rehearsing(folder: Path) -> Path:

@@ -16,11 +16,11 @@ from stirred.cli.main import run as command
 from stirred.data import frames
 from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.records import evidence as verification
-from stirred.mechanisms.records import swapped_file
-from stirred.mechanisms.records.kernels import order
+from stirred.mechanisms.records import files as record_files
+from stirred.mechanisms.records.files import SwappedFile
+from stirred.mechanisms.records.kernels import partition
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
-from stirred.mechanisms.records.swapped_file import SwappedFile
 from stirred.release import files
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
 @pytest.fixture
 def in_parts(monkeypatch: Patch) -> None:
     """Let 60 households be a file that is too long for one frame."""
-    monkeypatch.setattr(swapped_file, "PART", 7)
+    monkeypatch.setattr(record_files, "PART", 7)
     monkeypatch.setattr(frames, "ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr(files, "ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr(verification, "ROWS_IN_ONE_FILE", 10)
@@ -75,8 +75,8 @@ def refused(folder: Path, plan: dict[str, Any]) -> str:
 
 def ordered(change: Callable[[Any], Any]) -> Fault:
     def plant(patch: Patch) -> None:
-        right = order.release_order
-        patch.setattr(order, "release_order", lambda *args, **options: change(right(*args, **options)))
+        right = partition.release_order
+        patch.setattr(partition, "release_order", lambda *args, **options: change(right(*args, **options)))
 
     return plant
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from stirred.report.comparison import _picture, risks
-from stirred.risk.faced import DrawRisk, Faced
+from stirred.risk.attacks import DrawRisk, PlanRisk
 from stirred.risk.reidentification import VULNERABLE, LinkSums, Reidentified
 
 
@@ -20,7 +20,7 @@ def test_what_was_not_measured_is_no_bar_of_0(measured: bool) -> None:
         "agreement": 0.5, "agreement_by_chance": 0.25 if measured else None, "share_of_persons_certain": 0.5,
         "share_of_areas_with_one_solution": 0.5,
     }  # fmt: skip
-    faced = Faced(drawn=DrawRisk(reconstruction=rebuilt, reidentified=Reidentified(strata=(matched,))))
+    faced = PlanRisk(drawn=DrawRisk(reconstruction=rebuilt, reidentified=Reidentified(strata=(matched,))))
     drawn = _picture(cast(Any, [SimpleNamespace(name="a plan")]), [faced])
     assert "reconstructed, right" in drawn
     assert ("the same by chance" in drawn) == ("vulnerable, right" in drawn) == measured

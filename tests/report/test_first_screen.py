@@ -216,7 +216,7 @@ def test_how_many_records_there_are_is_said_only_where_a_table_of_them_is_exact(
     exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a file that is too large to be counted, too: what has no exact table has nobody to count."""
-    monkeypatch.setattr("stirred.data.exposed.MOST_RECORDS", 100)
+    monkeypatch.setattr("stirred.data.uniqueness.MOST_RECORDS", 100)
     noise = {"name": "noisy-tables", "rho": 1}
     report = blank(tmp_path, SWAP if exact else noise, data={} if exact else {"codebook": "codebook.toml"})
     page = public_report(report)

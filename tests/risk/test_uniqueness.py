@@ -12,12 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.data.exposed import exact_tables, exposure, with_persons
 from stirred.data.microdata import Microdata
-from stirred.data.uniqueness import diversity, individual_risk, share_in_words, unique_match, uniqueness
+from stirred.data.uniqueness import (
+    diversity,
+    exact_tables,
+    exposure,
+    individual_risk,
+    share_in_words,
+    unique_match,
+    uniqueness,
+    with_persons,
+)
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
+from stirred.risk.attacks import plan_risk
 from stirred.risk.combinations import minimal_uniques
-from stirred.risk.faced import faced
 from stirred.risk.subject import Subject, default_keys
 from stirred.spec import catalogue
 from stirred.spec.invariant import Margin
@@ -187,7 +195,7 @@ def test_who_is_alone_with_what_is_exchanged_is_not_who_is_found() -> None:
     subject = Subject(
         name="a plan", data=Microdata(households=homes), specification=plan.specification, exchanged=("block",)
     )
-    found = faced(subject)
+    found = plan_risk(subject)
     assert default_keys(subject).keys == ("size", "tenure")
     assert found.unique is not None
     assert (found.unique.unique, found.unique.k) == (0, 4)
@@ -200,7 +208,7 @@ def test_what_the_exact_tables_reveal_is_about_what_is_held() -> None:
     subject = Subject(
         name="a plan", data=Microdata(households=homes), specification=plan.specification, exchanged=("block",)
     )
-    told = faced(subject).revealed
+    told = plan_risk(subject).revealed
     assert told is not None
     files = {tuple(sorted(zip(homes["tenure"], each, strict=True))) for each in permutations(homes["block"])}
     assert (told.determined, told.at_least, len(files)) == (0, 0, 6)

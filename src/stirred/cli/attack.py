@@ -25,7 +25,7 @@ from stirred.risk.attackers import AttackerColumns, attackers_file, given_attack
 from stirred.risk.attacks import PUBLISHED, attacked, has_records, target_of
 from stirred.risk.published import PublishedCounts
 from stirred.risk.reidentification import VULNERABLE
-from stirred.risk.replaced import reidentify_release
+from stirred.risk.replacement import reidentify_release
 from stirred.risk.subject import Subject, bundle_files, is_bundle
 from stirred.risk.table_lists import COLUMNS, LISTS
 from stirred.spec.problems import Problem

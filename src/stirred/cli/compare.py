@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stirred.mechanisms.protocol import Progress
     from stirred.release.prepared import Prepared
     from stirred.risk.attackers import AttackerColumns
-    from stirred.risk.faced import Faced
+    from stirred.risk.attacks import PlanRisk
     from stirred.utility.comparison import MechanismComparison
 
 _OF_AREA: Final = ("area", "records", "share_changed")
@@ -260,7 +260,7 @@ def _plans(options: ThingsOptions, plans: Sequence[Path], progress: Progress | N
         what, remedy = "the plans are for different files", "compare plans for the same files"
         raise bad_plan(what, where="stirred compare", remedy=remedy)
     wanted = list(dict.fromkeys(table.variables for each in prepared for table in each.tables))
-    faced: list[Faced] = []
+    faced: list[PlanRisk] = []
     if equal is not None:
         swaps = relatives(first.data, first.mechanism, equal=equal)
         errors = partial(expected_errors, tables=wanted, source=source)
@@ -286,7 +286,7 @@ def _plans(options: ThingsOptions, plans: Sequence[Path], progress: Progress | N
 
 
 def _plans_shown(
-    title: str, found: Sequence[MechanismComparison], faced: Sequence[Faced], options: ThingsOptions
+    title: str, found: Sequence[MechanismComparison], faced: Sequence[PlanRisk], options: ThingsOptions
 ) -> Iterator[OutputBlock]:
     from stirred.report.comparison import INSIDE, NOT_RANKED, block_by_block, promises, rests_on, risks, rows
 
@@ -366,17 +366,17 @@ def _faced(
     *,
     page: Path | None,
     progress: Progress | None,
-) -> list[Faced]:
+) -> list[PlanRisk]:
     """Return what each plan leaves to an attacker; if asked for, measured on a draw that is removed again."""
     from stirred.cli.risk import subject_of_plan
     from stirred.randomness.entropy import Entropy
     from stirred.release.trial import trial_draw
-    from stirred.risk.faced import attack_draw, faced
+    from stirred.risk.attacks import attack_draw, plan_risk
 
     found = []
     for each in prepared:
         truth = subject_of_plan(each, name=each.planned.source)
-        one = faced(truth)
+        one = plan_risk(truth)
         if asked is not None:
             # On the custodian's own disk, for its owner alone; the next run there sweeps what a killed one left.
             folder = each.planned.folder if page is None else page.parent

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from stirred.cli.options import Place, Text, argument, command, option
 from stirred.data.codebook import Codebook
-from stirred.data.draft import WARNING, draft_codebook
+from stirred.data.codebook_file import WARNING, draft_codebook
 from stirred.data.frames import read_labels, scan_frame, write_frame
 from stirred.data.microdata import ALIKE, Microdata, missing_column
 from stirred.data.place import file_at

@@ -23,9 +23,8 @@ from stirred.inference.learned import (
     loss_for_tests,
     what_could_be_learned,
 )
-from stirred.inference.posterior import posterior_bounds
-from stirred.inference.pufferfish_model import read_model
-from stirred.inference.testing import guessing_bound, power_bounds, required_loss
+from stirred.inference.pufferfish import read_model
+from stirred.inference.testing import guessing_bound, posterior_bounds, power_bounds, required_loss
 from stirred.inference.weights import Ends
 from stirred.mechanisms.groups import Bullets, Outcome, OutputBlock, Title
 from stirred.spec.document import number_out

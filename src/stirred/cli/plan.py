@@ -14,14 +14,14 @@ from stirred.cli.options import Names, Place, argument, command, option
 from stirred.cli.output import exactly, five_blocks, picked, uniqueness_out
 from stirred.cli.plan_options import NOWHERE, PlanOptions, has_rate, run_command
 from stirred.data.bundle import checksum
-from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_file, bad_plan
 from stirred.data.sources import local_path
+from stirred.data.uniqueness import EXPOSED
 from stirred.mechanisms.groups import FactRows, Outcome, OutputBlock, Title
 from stirred.mechanisms.protocol import Grid, doubt_rows
-from stirred.release.advice import StrongerMember, stronger
+from stirred.release.advice import Proposal, stronger
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
@@ -362,7 +362,7 @@ def plan_outcome(
         "dropped": list(found.dropped),
         "exposed": None if prepared.exposure is None else uniqueness_out(prepared.exposure),
         "stronger": None if better is None else {
-            **picked(better, "name", "setting", "changed"), **exactly(epsilon=better.epsilon)
+            **picked(better[0], "name", "setting"), "changed": better[1], **exactly(epsilon=better[0].epsilon)
         },
         "doubts": doubt_facts(prepared.doubts, prepared.accepted),
         "ledger": None if account is None else ledger_facts(account),
@@ -381,7 +381,7 @@ def plan_outcome(
         *(_expected_line(each) for each in expected),
         *doubt_rows(prepared.doubts, accepted=prepared.accepted),
         *([("exposed", told)] if (told := prepared.exposed_in_words) and not exposed else []),
-        *([] if better is None else [("stronger", _stronger_words(prepared, better, written))]),
+        *([] if better is None else [("stronger", _stronger_words(prepared, better[0], written))]),
         *([("ledger", ledger_text(account))] if account is not None else []),
         *other_file_rows(prepared),
         *([] if refusal is None else _refusal_rows(fit)),
@@ -399,7 +399,7 @@ def plan_outcome(
     return Outcome(values=values, rows=rows, blocks=blocks, problems=problems)
 
 
-def _stronger_words(prepared: Prepared, found: StrongerMember, written: Path | None) -> str:
+def _stronger_words(prepared: Prepared, found: Proposal, written: Path | None) -> str:
     """Say in one line which relative promises more at an equal share of changed records."""
     source = written or Path(prepared.planned.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"

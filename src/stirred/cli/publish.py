@@ -159,7 +159,7 @@ def unswap(options: UnswapOptions, _: Any) -> Outcome:
 
     Gives unbiased estimates, standard errors and intervals.
     """
-    from stirred.inference.correct import correct
+    from stirred.inference.unswap import correct
 
     table, out = options.table, options.out
     found = correct(read_frame(table), options.bundle, level=options.level, project=options.project, where=str(table))

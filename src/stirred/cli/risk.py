@@ -13,16 +13,16 @@ from pydantic import BaseModel
 from stirred.cli.options import Columns, Names, Place, Text, argument, command, option
 from stirred.cli.output import uniqueness_out
 from stirred.cli.plan_options import NOWHERE
-from stirred.data.exposed import ExactTable
 from stirred.data.frames import read_given
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.place import file_at
 from stirred.data.problems import DataError, bad_plan, number
-from stirred.data.uniqueness import Diversity, Uniqueness, diversity, record_risks, share_in_words
+from stirred.data.uniqueness import Diversity, ExactTable, Uniqueness, diversity, record_risks, share_in_words
 from stirred.mechanisms.groups import Outcome
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.risk.bounds import CellRanges, Revealed, bounds, joint_system, solutions
+from stirred.risk.column_guesses import ColumnGuess, column_guesses
 from stirred.risk.combinations import MOST_SETS, MinimalUniques, minimal_uniques, number_of_sets
 from stirred.risk.subject import (
     Subject,
@@ -35,7 +35,6 @@ from stirred.risk.subject import (
     revealed_by_tables,
     unique_records,
 )
-from stirred.risk.told import Told, nearly_told
 from stirred.spec.problems import Problem
 
 # So many open ranges, added up, and fewer: then tables are counted one by one.
@@ -226,7 +225,7 @@ def _light_weights(column: pl.Series) -> list[tuple[str, str]]:
     return [("weights", told)]
 
 
-def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[Told]:
+def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[ColumnGuess]:
     """Return what the keys tell of the targets; of a swap, all that is held of what it exchanges."""
     data = subject.data
     problems = [
@@ -238,10 +237,10 @@ def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[Told]
         raise DataError(problems)
     wanted = targets or [*subject.exchanged]
     columns = [name for name in (*table.keys, *table.person_keys) if name not in (*wanted, *subject.match)]
-    return nearly_told(data, targets=wanted, match=subject.match, columns=columns)
+    return column_guesses(data, targets=wanted, match=subject.match, columns=columns)
 
 
-def _told_rows(found: list[Told]) -> list[tuple[str, str]]:
+def _told_rows(found: list[ColumnGuess]) -> list[tuple[str, str]]:
     if not found:
         return []
     telling = [each for each in found if each.tells]

@@ -19,14 +19,15 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from stirred import __version__
+from stirred.data.child import is_unread, parquet_below, unreadable_parquet
 from stirred.data.columns import has_text
 from stirred.data.frames import as_read, read_frame
-from stirred.data.parts import is_read
 from stirred.data.place import CHECKSUMS, MANIFEST
-from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, control_letters
+from stirred.data.sources import is_read
 from stirred.data.table_labels import ENDING, label_columns, without_labels
-from stirred.spec.document import from_json
+from stirred.spec.document import from_json, mechanism_in
+from stirred.spec.document_schema import MechanismDocument
 from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
@@ -95,7 +96,7 @@ class _Doubt(_Kept):
 
 
 class Manifest(_Kept):
-    """What manifest.json says of a bundle; what it does not say is empty, and whoever needs it says so."""
+    """What manifest.json says of a bundle; what it does not say is empty."""
 
     files: dict[str, str]
     inputs: dict[str, str] = {}
@@ -174,7 +175,7 @@ def odd_files(bundle: Path, *, linked: bool = True) -> Iterator[Problem]:
             if not name.isprintable() and control_letters(name):
                 what = "its name holds letters that no file of a bundle has"
             elif stat.S_ISLNK(found.st_mode):
-                what = "it is a link: nobody knows where it leads tomorrow"
+                what = "it is a link, and may lead elsewhere tomorrow"
             elif not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
                 what = "it is a pipe or a device, and not a file"
             elif path.suffix in _PAGES and found.st_size > _LONGEST_PAGE:
@@ -191,6 +192,14 @@ def published_specification(public: Path) -> Specification | None:
     try:
         return from_json((public / SPECIFICATION).read_text(encoding="utf-8"))
     except (OSError, ValueError, StirredError):
+        return None
+
+
+def stated_mechanism(public: Path) -> MechanismDocument | None:
+    """Return the mechanism that a public folder states, with its public settings; None if it states none."""
+    try:
+        return mechanism_in((public / SPECIFICATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
 
 
@@ -272,7 +281,7 @@ class BundleFiles:
         plan = None if self.manifest is None else self.manifest.plan
         try:
             return self.specification.domain.prepared if plan is None else words_in(plan.prepare)
-        except ValueError:  # steps that nobody could have written
+        except ValueError:  # steps that cannot be written
             return ()
 
     @property
@@ -334,7 +343,7 @@ class BundleFiles:
 
     @property
     def issued(self) -> list[str]:
-        """Return the columns of the records that are numbers issued anew, 1, 2, ... in any order."""
+        """Return the columns of the records that are newly issued numbers, 1, 2, ... in any order."""
         if self.data is None:
             return []
         return [c.name for c in self.data.get_columns() if issued_anew(c.cast(pl.Int64, strict=False).sort())]

@@ -33,9 +33,9 @@ from stirred.data.codes import Coded, Codes, differing, encode
 from stirred.data.columns import Columns
 from stirred.data.guessing import Guess, GuessTarget, may_be_chance, numbered, spread, voted
 from stirred.data.household_rows import household_rows
-from stirred.data.identifying import named_like_an_identifier
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
+from stirred.data.record_doubts import named_like_an_identifier
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import as_option
 
@@ -61,7 +61,7 @@ _MOST_PAIRED: Final = 16
 _MOST_CROSSED: Final = 8
 # So many columns at most are put together value by value.
 _MOST_TOGETHER: Final = 6
-# A column is judged on the records that it says something of if these are a twentieth, and at most half, of all.
+# A column is judged on the records that it says something of if these are a twentieth, and fewer than half, of all.
 _FEWEST: Final = 1 / 20
 _MOST: Final = 1 / 2
 # A value that stands in so few records, for many values, holds together what belongs together.
@@ -170,16 +170,17 @@ class SearchedFile:
         height = self.columns.height if rows is None else rows.size
         return RowSample(self, rows, at, own, height, targets)
 
-    def spoken_of(self, name: str) -> SearchedFile | None:
-        """Return the rows of which a column says something: those without its most frequent value.
+    def spoken_of(self, name: str, seen: _Array | None) -> SearchedFile | None:
+        """Return the rows of which a column says something: those without the most frequent of the values ``seen``.
 
         None where they are few, or most.
         """
         column = self.columns[name]
-        frequent = column.value_counts(sort=True, name="__rows")[column.name].head(1)
-        kept = np.flatnonzero(~column.is_in(frequent.implode(), nulls_equal=True).to_numpy())
-        if not _FEWEST * len(column) <= kept.size <= _MOST * len(column):
+        glance = column if seen is None else column.gather(seen)
+        frequent = glance.value_counts(sort=True, name="__rows").head(1)
+        if not _MOST * len(glance) < frequent["__rows"].item() <= (1 - _FEWEST) * len(glance):
             return None
+        kept = np.flatnonzero(~column.is_in(frequent[column.name].implode(), nulls_equal=True).to_numpy())
         part = column.gather(kept).to_frame()
         if self.house is not None:
             return SearchedFile(part, self.homes, self.house[kept], self.strata, self.swap, self.coded)
@@ -396,6 +397,7 @@ class _Search:
 
     def _single(self, name: str, seen: RowSample) -> Doubt | None:
         """Return the doubt about one column."""
+        rows = seen.rows
         seen, found = _guesses_of(self.file, name, seen)
         groups = self.file.house is None and _small_groups(seen.codes(name))
         determined = [other for other in found if _determines(seen, name, other)]
@@ -410,11 +412,11 @@ class _Search:
             shared = f'mostly share their "{best}": one is guessed from the others for {shares}'
             return self._doubt("nearly-tells", name, what, shared=shared, groups=groups)
         self.clear[name] = found[best].removed
-        return self._partly_tells(name, groups=groups)
+        return self._partly_tells(name, rows, groups=groups)
 
-    def _partly_tells(self, name: str, *, groups: bool) -> Doubt | None:
+    def _partly_tells(self, name: str, rows: _Array | None, *, groups: bool) -> Doubt | None:
         """Return the doubt about a column that shows the value of nearly all records it says something of."""
-        part = self.file.spoken_of(name)
+        part = self.file.spoken_of(name, rows)
         seen = None if part is None else part.sample(part.spread(part.rows))
         if part is None or seen is None or not seen.targets:
             return None

@@ -14,12 +14,10 @@ from typing import Final
 
 import polars as pl
 
+from stirred.data.child import unreadable_parquet
 from stirred.data.codebook import shown
 from stirred.data.csv_text import check_header, csv_header, read_csv
-from stirred.data.databases import read_database
-from stirred.data.labelled import Labelled, read_labelled
-from stirred.data.parts import FilePart, parts_of, scan_parts
-from stirred.data.probe import unreadable_parquet
+from stirred.data.formats import Labelled, read_database, read_labelled
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import (
     ARROW,
@@ -30,7 +28,10 @@ from stirred.data.sources import (
     PLAIN,
     READS,
     Dialect,
+    FilePart,
     Source,
+    parts_of,
+    scan_parts,
     unreadable,
     unreadable_because,
 )
@@ -120,8 +121,8 @@ def scan_frame(source: Path | str, *, given: bool = False, dialect: Dialect = PL
     place = Source.of(source).checked()
     if given:
         _check_harmless(place)
-    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
-    if not parts or _are_csv(parts):
+    parts = _parquet_parts(place)
+    if not parts:
         return (read_given(source, dialect) if given else read_frame(source)).lazy()
     try:
         frame = _scan_parquet(place, parts)
@@ -214,11 +215,9 @@ def _check_harmless(place: Source) -> None:
 
     Of 20,000 files with a few changed bytes 5 did so, and of 11,000 Arrow files none.
     """
-    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
-    if parts and not _are_csv(parts):
-        damaged = unreadable_parquet([part.path for part in parts], only_deadly=True)
-        if problems := [each for part, why in damaged.items() for each in unreadable(why, where=str(part)).problems]:
-            raise DataError(problems)
+    damaged = unreadable_parquet([part.path for part in _parquet_parts(place)], only_deadly=True)
+    if problems := [each for part, why in damaged.items() for each in unreadable(why, where=str(part)).problems]:
+        raise DataError(problems)
 
 
 def _no_records(place: Source) -> DataError:
@@ -230,7 +229,10 @@ def _no_records(place: Source) -> DataError:
 
 def parquet_parts(source: Path | str) -> list[FilePart]:
     """Return the Parquet files of a table in the order in which they are read; none of a table of another kind."""
-    place = Source.of(source).checked()
+    return _parquet_parts(Source.of(source).checked())
+
+
+def _parquet_parts(place: Source) -> list[FilePart]:
     parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     return [] if not parts or _are_csv(parts) else parts
 

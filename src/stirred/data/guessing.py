@@ -30,7 +30,7 @@ _DEVIATIONS: Final = 10
 # above (Chernoff's bound), since in a file of some dozen records a deviation says little: once in so many files.
 _NEARLY_ALL: Final = 0.9
 _NEARLY_ALL_ONCE_IN: Final = 1_000_000
-# Whoever guesses two records of three right, and a fifth of all more than without, need not halve the errors.
+# A guess that is right for two records of three, and for a fifth of all more than without, need not halve the errors.
 _MOST: Final = 2 / 3
 _MORE: Final = 1 / 5
 # Agreement is no chance where chance brings it about in one of so many files, or less often.
@@ -163,7 +163,7 @@ class GuessTarget:
             return most
         groups = _groups(counted, self.values)
         alone = groups.size == 1
-        # A record alone in its group has nobody to be guessed from but its stratum.
+        # A record alone in its group can be guessed from its stratum only.
         by_stratum = self.share[groups.number[alone] // many]
         right = float(groups.right[~alone].sum() + by_stratum.sum())
         return self.guess(right)
@@ -293,8 +293,8 @@ def voted(target: GuessTarget, house: _Array, column: Codes, *, with_strata: boo
     """Return how often households are guessed right from a column of persons; ``house`` is that of each person.
 
     A value of the column says what is most frequent among the *other* households that have it. Its weight is the
-    logarithm of how much more frequent it is there than in the stratum, so that a value that says nothing new, such
-    as a missing one, does not outvote one that does. Without votes a household is guessed from its stratum.
+    logarithm of how much more frequent it is there than in the stratum, so a value that says nothing new, such as
+    a missing one, does not outvote one that does. Without votes a household is guessed from its stratum.
 
     Where it is only asked whether the column tells, and not ``exact``, a bound that does not tell is the answer.
 

@@ -7,7 +7,7 @@ what a row is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -173,7 +173,7 @@ class Microdata:
     def with_missing_code(self, columns: Sequence[str]) -> Microdata:
         """Return the data in which a missing value of some columns is a code, published as ``(missing)``.
 
-        A column that has this text already is refused: nobody could tell both apart.
+        A column that has this text already is refused: both could not be told apart.
         """
         gaps = [n for n in columns if n in self.households.columns and is_missing(self.households[n]).any()]
         if problems := [problem for name in gaps for problem in self._taken_code(name)]:
@@ -454,3 +454,54 @@ def columns_beside(data: Microdata, used: Collection[str]) -> tuple[str, ...]:
         *(name for name in of_homes if name not in used),
         *(f"{name} (of persons)" for name in persons if name not in used),
     )
+
+
+# ---- what a caller gave, in any library's frames, and the way back to the same kind --------------------------------
+
+
+def as_microdata(data: Any) -> Microdata:
+    """Return microdata, from microdata or from one frame of any library."""
+    if isinstance(data, Microdata):
+        return data
+    return Microdata(households=data)
+
+
+def same_data(one: Microdata, other: Microdata) -> bool:
+    """Say whether both hold the same records, with the same said about them; large files are compared as objects.
+
+    >>> homes = pl.DataFrame({"size": [1, None]})
+    >>> same_data(as_microdata(homes), as_microdata(homes.clone()))
+    True
+    """
+    if one is other:
+        return True
+    said = [each.name for each in fields(Microdata) if each.name not in ("households", "persons", "checked")]
+    return (
+        all(getattr(one, name) == getattr(other, name) for name in said)
+        and same_frame(one.households, other.households)
+        and same_frame(one.persons, other.persons)
+    )
+
+
+def same_frame(one: Any, other: Any) -> bool:
+    """Say whether two tables hold the same; those that are read column by column are compared as objects."""
+    if one is other:
+        return True
+    frames = isinstance(one, pl.DataFrame) and isinstance(other, pl.DataFrame)
+    return frames and one.schema == other.schema and one.equals(other)
+
+
+def like(data: Any) -> Callable[[pl.DataFrame], Any]:
+    """Return a function that turns a polars frame into the kind of frame the caller gave."""
+    if isinstance(data, (Microdata, pl.DataFrame)):
+        return lambda frame: frame
+    if isinstance(data, pl.LazyFrame):
+        return lambda frame: frame.lazy()
+    import narwhals as nw
+
+    given = nw.from_native(data, eager_only=True).implementation
+    if given.is_pandas():
+        return lambda frame: nw.from_native(frame).to_pandas()
+    if given.is_pyarrow():
+        return lambda frame: nw.from_native(frame).to_arrow()
+    return lambda frame: frame

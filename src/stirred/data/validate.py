@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -207,14 +207,66 @@ def _variable_problems(table: _CheckedFile, variable: Variable, codebook: Codebo
         yield from _inexact_problems(table, name)
     if variable.type == "code":
         yield from _code_problems(table, variable, codebook.leaves(name))
-    elif variable.type == "integer":
-        yield from _integer_problems(table, variable, dtype)
-    elif variable.type == "date":
-        yield from _date_problems(table, name, dtype)
-    elif variable.type == "true-false" and dtype != pl.Boolean:
-        wrong = _bad(table, name, lambda text: ~text.str.to_lowercase().is_in(list(TRUTH)))
-        remedy = 'write true or false (or 1, 0), or declare type = "code"'
-        yield from _told(table, name, wrong, "is neither true nor false", "are neither true nor false", remedy)
+    for check in _value_checks(variable, table, dtype):
+        wrong = _bad(table, name, check.wrong)
+        if len(wrong):
+            several = len(wrong) > 1
+            rest = f"{check.several if several else check.one} ({table.rows(_one_of(name, wrong))})"
+            public = f"{number(len(wrong), 'value')} {rest}"
+            yield table.problem(name, f"{_shown(wrong)} {rest}", check.remedy, public=public)
+
+
+@dataclass(frozen=True, slots=True)
+class _ValueCheck:
+    """A condition on the text of a value that must not hold, in words for one such value and for several."""
+
+    wrong: pl.Expr
+    one: str
+    several: str
+    remedy: str
+
+
+_TEXT = pl.col("text")
+_IS_WHOLE = _TEXT.str.contains(_WHOLE)
+_NUMBER = pl.when(_IS_WHOLE).then(_TEXT.str.strip_prefix("+")).cast(pl.Int128)
+
+
+def _value_checks(variable: Variable, table: _CheckedFile, dtype: pl.DataType) -> Iterator[_ValueCheck]:
+    """Yield what is checked of each value, by the type of the variable."""
+    if variable.type == "true-false" and dtype != pl.Boolean:
+        yield _ValueCheck(
+            ~_TEXT.str.to_lowercase().is_in(list(TRUTH)),
+            "is neither true nor false",
+            "are neither true nor false",
+            'write true or false (or 1, 0), or declare type = "code"',
+        )
+    elif variable.type == "date" and dtype not in (pl.Date, pl.Datetime):
+        no_day = _TEXT.str.to_date("%Y-%m-%d", strict=False).is_null()
+        yield _ValueCheck(
+            ~_TEXT.str.contains(_ISO_DATE) | no_day, "is not a date", "are not dates", "write dates as 2020-12-31"
+        )
+    elif variable.type == "integer" and not _is_in_range(variable, table, dtype):
+        digits = _TEXT.str.contains(_DIGITS)
+        remedy = "write whole numbers, or declare another type"
+        yield _ValueCheck(~digits, "is not a whole number", "are not whole numbers", remedy)
+        remedy = 'write fewer digits, or declare type = "text"'
+        yield _ValueCheck(digits & ~_IS_WHOLE, "has more than 38 digits", "have more than 38 digits", remedy)
+        # What is not a whole number is null here, and not judged.
+        outside = _nearer(variable.min) > _NUMBER if variable.min is not None else pl.lit(False)
+        outside |= _nearer(variable.max) < _NUMBER if variable.max is not None else pl.lit(False)
+        span, remedy = _span(variable), "correct the values, or widen min and max in the codebook"
+        yield _ValueCheck(outside.fill_null(False), f"is not {span}", f"are not {span}", remedy)
+
+
+def _is_in_range(variable: Variable, table: _CheckedFile, dtype: pl.DataType) -> bool:
+    """Say whether a column of integers is in its range as a whole; then its values need no look."""
+    if not dtype.is_integer():
+        return False
+    values = table.column(variable.name)
+    low: Any = values.min()
+    high: Any = values.max()
+    above = variable.min is None or low is None or low >= variable.min
+    return bool(above and (variable.max is None or high is None or high <= variable.max))
 
 
 def _missing_problems(table: _CheckedFile, name: str, dtype: pl.DataType) -> Iterator[Problem]:
@@ -236,7 +288,7 @@ def _inexact_problems(table: _CheckedFile, name: str) -> Iterator[Problem]:
 
 def _code_problems(table: _CheckedFile, variable: Variable, leaves: frozenset[str]) -> Iterator[Problem]:
     allowed = _as_stored([*variable.codes, *leaves], table.columns[variable.name])
-    wrong = _bad(table, variable.name, lambda text: ~text.is_in(allowed))
+    wrong = _bad(table, variable.name, ~_TEXT.is_in(allowed))
     if not len(wrong):
         return
     many = len(wrong) > 1
@@ -250,43 +302,10 @@ def _code_problems(table: _CheckedFile, variable: Variable, leaves: frozenset[st
     yield table.problem(variable.name, what, remedy, public=f"{number(len(wrong), 'code')} {rest}")
 
 
-def _integer_problems(table: _CheckedFile, variable: Variable, dtype: pl.DataType) -> Iterator[Problem]:
-    name = variable.name
-    if dtype.is_integer():
-        values = table.column(name)
-        low, high = values.min(), values.max()
-        inside = (variable.min is None or low is None or low >= variable.min) and (  # type: ignore[operator]
-            variable.max is None or high is None or high <= variable.max  # type: ignore[operator]
-        )
-        if inside:
-            return
-    wrong = _bad(table, name, lambda text: ~text.str.contains(_DIGITS))
-    remedy = "write whole numbers, or declare another type"
-    yield from _told(table, name, wrong, "is not a whole number", "are not whole numbers", remedy)
-    wrong = _bad(table, name, lambda text: text.str.contains(_DIGITS) & ~text.str.contains(_WHOLE))
-    remedy = 'write fewer digits, or declare type = "text"'
-    yield from _told(table, name, wrong, "has more than 38 digits", "have more than 38 digits", remedy)
-    wrong = _bad(table, name, lambda text: ~_in_range(text, variable))
-    span = _span(variable)
-    remedy = "correct the values, or widen min and max in the codebook"
-    yield from _told(table, name, wrong, f"is not {span}", f"are not {span}", remedy)
-
-
 def _span(variable: Variable) -> str:
     if variable.min is None:
         return f"at most {variable.max}"
     return f"{variable.min} or more" if variable.max is None else f"from {variable.min} to {variable.max}"
-
-
-def _in_range(text: pl.Series, variable: Variable) -> pl.Series:
-    """Say of each text whether it is in the range; what is not a whole number is not judged."""
-    numbers = _whole(text)
-    inside = pl.Series(values=[True]).new_from_index(0, len(text))
-    if variable.min is not None:
-        inside &= (numbers >= _nearer(variable.min)).fill_null(True)
-    if variable.max is not None:
-        inside &= (numbers <= _nearer(variable.max)).fill_null(True)
-    return inside
 
 
 def _nearer(limit: int) -> int:
@@ -294,36 +313,12 @@ def _nearer(limit: int) -> int:
     return max(-(10**38), min(limit, 10**38))
 
 
-def _whole(text: pl.Series) -> pl.Series:
-    """Return texts as whole numbers; other texts are missing."""
-    return text.set(~text.str.contains(_WHOLE), None).str.strip_prefix("+").cast(pl.Int128)
-
-
-def _date_problems(table: _CheckedFile, name: str, dtype: pl.DataType) -> Iterator[Problem]:
-    if dtype in (pl.Date, pl.Datetime):
-        return
-
-    def is_no_date(text: pl.Series) -> pl.Series:
-        return ~text.str.contains(_ISO_DATE) | text.str.to_date("%Y-%m-%d", strict=False).is_null()
-
-    wrong = _bad(table, name, is_no_date)
-    yield from _told(table, name, wrong, "is not a date", "are not dates", "write dates as 2020-12-31")
-
-
-def _told(table: _CheckedFile, name: str, wrong: pl.Series, one: str, many: str, remedy: str) -> Iterator[Problem]:
-    """Yield the problem of wrong values, if there are any."""
-    if len(wrong):
-        rows = table.rows(_one_of(name, wrong))
-        rest = f"{one if len(wrong) == 1 else many} ({rows})"
-        yield table.problem(name, f"{_shown(wrong)} {rest}", remedy, public=f"{number(len(wrong), 'value')} {rest}")
-
-
-def _bad(table: _CheckedFile, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Return the distinct values whose text is bad, in order."""
+def _bad(table: _CheckedFile, name: str, wrong: pl.Expr) -> pl.Series:
+    """Return the distinct values whose text is wrong, in order."""
     values = table.values(name)
     if not len(values):
         return values
-    return sorted_values(values.filter(is_bad(as_text(values))))
+    return sorted_values(values.filter(as_text(values).alias("text").to_frame().select(wrong).to_series()))
 
 
 def as_text(values: pl.Series) -> pl.Series:
@@ -441,4 +436,4 @@ def _zero_problems(table: _CheckedFile, zero: StructuralZero, known: Mapping[str
 
 def _canonical(text: pl.Series) -> pl.Series:
     """Return whole numbers without sign and leading zeros that they do not need; others as they are."""
-    return pl.select(pl.coalesce(_whole(text).cast(pl.String), text)).to_series()
+    return text.alias("text").to_frame().select(pl.coalesce(_NUMBER.cast(pl.String), _TEXT)).to_series()

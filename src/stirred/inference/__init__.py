@@ -2,12 +2,6 @@
 
 from stirred.inference.credal import DensityRatioBall, ProbabilityInterval
 from stirred.inference.density import DensityBand, DensityBounds, density_bounds, rr_bounds, sum_bounds
-from stirred.inference.distances import (
-    constant_odds_distance,
-    density_ratio_distance,
-    linear_vacuous_distance,
-    multiplicative_distance,
-)
 from stirred.inference.geometry import (
     binomial,
     components,
@@ -20,18 +14,27 @@ from stirred.inference.geometry import (
 )
 from stirred.inference.kernel import Loss, geometric_counts, geometric_sum, privacy_loss, randomised_response
 from stirred.inference.learned import Learned, UnsupportedFlavor, explain, pure_loss, what_could_be_learned
-from stirred.inference.posterior import exact_posterior, posterior_band, posterior_bounds
 from stirred.inference.pufferfish import Pair, PufferfishLoss, pufferfish_distance, pufferfish_loss, record_pairs
 from stirred.inference.testing import (
+    exact_posterior,
     guessing_bound,
     laplace_power,
     np_power,
+    posterior_band,
+    posterior_bounds,
     power_bounds,
     required_loss,
     total_variation_bound,
     zcdp_power_bound,
 )
-from stirred.inference.weights import Ends, OutcomeWeights
+from stirred.inference.weights import (
+    Ends,
+    OutcomeWeights,
+    constant_odds_distance,
+    density_ratio_distance,
+    linear_vacuous_distance,
+    multiplicative_distance,
+)
 
 __all__ = [
     "DensityBand",

@@ -40,7 +40,7 @@ def corrected(published: Number, *, independent: Number, kept: Number) -> Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class KnownCells:
     """What is known of the cells after a swap: the published counts, or estimates where another swap followed.
 
     ``variance`` and ``plug_in`` are of the estimate, ``low`` and ``high`` bound its bias, and ``kept`` is the part of
@@ -61,7 +61,7 @@ class Seen:
     step: Array
 
     @classmethod
-    def published(cls, cells: pl.DataFrame) -> Seen:
+    def published(cls, cells: pl.DataFrame) -> KnownCells:
         """Return the counts themselves, which nothing disturbed since."""
         cell, squares = (cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("cell", "cell_squares"))
         zero, no = np.zeros(cells.height), np.zeros(cells.height, dtype=np.bool_)
@@ -81,7 +81,7 @@ class Seen:
 
 
 def estimated_shrunken(
-    cells: pl.DataFrame, *, tolerance: float, moved: NumberMoved | None = None, seen: Seen | None = None
+    cells: pl.DataFrame, *, tolerance: float, moved: NumberMoved | None = None, seen: KnownCells | None = None
 ) -> pl.DataFrame:
     """Add estimate, variance and bounds of every cell of every stratum.
 
@@ -92,7 +92,7 @@ def estimated_shrunken(
     n, r, c, z, rr = (
         cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("stratum", "hold", "swap", "cell", "hold_squares")
     )
-    alone, seen = seen is None, seen or Seen.published(cells)
+    alone, seen = seen is None, seen or KnownCells.published(cells)
     laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), moved=moved)
     low, high = cell_bounds(cells)
     known, independent = low == high, r * c / n
@@ -173,7 +173,7 @@ def estimated_staged(
     both = cells.select(names).join(between, on=names, how="left", nulls_equal=True, maintain_order="left")
     summed = {name: both[f"__{name}"].fill_null(0).to_numpy().astype(np.float64) for name in (*_SUMMED, *_AVERAGED)}
     near, moves = (both[name].fill_null(value=False).to_numpy() for name in ("__near", "__moves"))
-    seen = Seen(
+    seen = KnownCells(
         cell=summed["estimate"],
         cell_squares=summed["squares"],
         variance=summed["variance"],

@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stirred.inference.distances import density_ratio_distance
-from stirred.inference.weights import Ends, Given, OutcomeWeights, settled
+from stirred.inference.weights import Ends, Given, OutcomeWeights, density_ratio_distance, settled
 from stirred.spec.exact import INFINITE, ONE, Exact, exp
 from stirred.spec.given_numbers import Number, fraction, loss
 from stirred.spec.problems import wrong

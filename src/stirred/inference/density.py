@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from stirred.inference.geometry import Distance, exponent, length
-from stirred.inference.posterior import WIDER
+from stirred.inference.testing import WIDER
 from stirred.inference.weights import Ends
 from stirred.spec.exact import Exact, exp, ln
 from stirred.spec.given_numbers import Number, fraction, loss, probability

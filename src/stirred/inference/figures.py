@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from stirred.inference.density import rr_bounds, sum_bounds
 from stirred.inference.kernel import bits, randomised_response
-from stirred.inference.posterior import posterior_band
-from stirred.inference.pufferfish import pufferfish_loss, record_pairs
-from stirred.inference.pufferfish_model import correlated
-from stirred.inference.testing import power_bounds
+from stirred.inference.pufferfish import correlated, pufferfish_loss, record_pairs
+from stirred.inference.testing import posterior_band, power_bounds
 from stirred.inference.weights import Ends
 
 _BOUNDS: Final = ("lower bound", "upper bound")

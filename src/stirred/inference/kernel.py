@@ -9,9 +9,8 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Any, Final
 
-from stirred.inference.distances import multiplicative_distance
 from stirred.inference.geometry import Distance, components, length
-from stirred.inference.weights import Given, OutcomeWeights
+from stirred.inference.weights import Given, OutcomeWeights, multiplicative_distance
 from stirred.spec.exact import INFINITE, ZERO, Exact, exp, ln
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.problems import wrong

@@ -13,8 +13,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from stirred.inference.geometry import binomial, count_distance, exponent
-from stirred.inference.posterior import posterior_bounds
-from stirred.inference.testing import power_bounds, zcdp_power_bound
+from stirred.inference.testing import posterior_bounds, power_bounds, zcdp_power_bound
 from stirred.spec.budget import PermutationSwapping
 from stirred.spec.exact import Exact, exact
 from stirred.spec.explain import explain as explain_specification
@@ -25,7 +24,7 @@ from stirred.spec.number_text import places_for, rounded_up
 from stirred.spec.problems import ConversionRefusedError, Problem, wrong
 from stirred.spec.specification import Specification
 
-# Beyond exp(10) a limit is a number in the ten thousands, which reads like one and is none.
+# Beyond exp(10) a limit is a number in the ten thousands, which reads like a limit and limits nothing.
 NO_ASSURANCE_ABOVE: Final = 10
 HOUSEHOLD, COPIES, AREA = 4, 1, 100
 _SHARES: Final = ("50%", "55%")

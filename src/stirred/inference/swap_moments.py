@@ -74,43 +74,32 @@ def swapped_cell(count: int, *, hold: int, swap: int, stratum: int, rate: Fracti
     return Moments(mean=float(mean[0]), variance=float(variance[0]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Patterns:
-    """Probabilities, for two given records, of how a random permutation treats them (per target)."""
-
-    moved: float
-    both_fixed: float
-    one_fixed: float
-    exchanged: float
-    one_hits: float
-    neither: float
-
-    @classmethod
-    def by_number_moved(cls, n: int, k: Array, weight: Array) -> _Patterns:
-        """Return the patterns of any law of permutations by their number of moved records."""
-        if n < 2:
-            return cls(moved=0.0, both_fixed=1.0, one_fixed=0.0, exchanged=0.0, one_hits=0.0, neither=0.0)
-        pairs = n * (n - 1)
-        share, back = weight * k * (k - 1) / pairs, _exchange(k)
-        hits = 1 / np.maximum(k - 1, 1)
-        return cls(
-            moved=float(np.sum(weight * k)) / n,
-            both_fixed=float(np.sum(weight * (n - k) * (n - k - 1))) / pairs,
-            one_fixed=float(np.sum(weight * k * (n - k))) / (pairs * (n - 2)) if n > 2 else 0.0,
-            exchanged=float(np.sum(share * back)),
-            one_hits=float(np.sum(share * (hits - back))) / (n - 2) if n > 2 else 0.0,
-            neither=float(np.sum(share * (1 - 2 * hits + back))) / ((n - 2) * (n - 3)) if n > 3 else 0.0,
-        )
-
-
 @lru_cache(maxsize=100_000)
-def _patterns(n: int, rate: Fraction, moved: NumberMoved) -> _Patterns:
-    return _Patterns.by_number_moved(n, *moved(n, rate))
+def _patterns(n: int, rate: Fraction, moved: NumberMoved) -> tuple[float, ...]:
+    """Return the probabilities of `Laws` for a stratum of n records, by the law of the number of moved ones."""
+    if n < 2:
+        return 0.0, 1.0, 0.0, 0.0, 0.0, 0.0
+    k, weight = moved(n, rate)
+    pairs = n * (n - 1)
+    share, back = weight * k * (k - 1) / pairs, _exchange(k)
+    hits = 1 / np.maximum(k - 1, 1)
+    return (
+        float(np.sum(weight * k)) / n,
+        float(np.sum(weight * (n - k) * (n - k - 1))) / pairs,
+        float(np.sum(weight * k * (n - k))) / (pairs * (n - 2)) if n > 2 else 0.0,
+        float(np.sum(share * back)),
+        float(np.sum(share * (hits - back))) / (n - 2) if n > 2 else 0.0,
+        float(np.sum(share * (1 - 2 * hits + back))) / ((n - 2) * (n - 3)) if n > 3 else 0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Laws:
-    """What permutation swapping does to pairs of records, for many strata at once."""
+    """What permutation swapping does to two given records, by target: probabilities, for many strata at once.
+
+    One record is ``moved``; of two, ``both_fixed``, ``one_fixed``, ``exchanged`` with each other, ``one_hits`` the
+    place of the other, or ``neither``.
+    """
 
     stratum: Array
     moved: Array
@@ -139,9 +128,9 @@ class Laws:
         assert moved is not None
         which: dict[tuple[int, Fraction | str], int] = {}
         index = [which.setdefault((int(n), rate), len(which)) for n, rate in zip(strata, rates, strict=True)]
-        found = [_patterns(n, Fraction(rate), moved) for n, rate in which]
-        values = {f.name: np.array([getattr(law, f.name) for law in found])[index] for f in fields(_Patterns)}
-        return cls(stratum=np.asarray(strata, dtype=np.float64), **values)
+        found = np.array([_patterns(n, Fraction(rate), moved) for n, rate in which]).reshape(-1, 6)[index].T
+        names = [each.name for each in fields(cls)]
+        return cls(**dict(zip(names, [np.asarray(strata, dtype=np.float64), *found], strict=True)))
 
     @property
     def kept(self) -> Array:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from stirred.data.bundle import stated_mechanism
+from stirred.data.child import parquet_below, unreadable_parquet
 from stirred.data.frames import read_frame, scan_frame
-from stirred.data.probe import parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, bad_plan, counted, listed, number
 from stirred.data.sources import unreadable
 from stirred.data.table_labels import without_labels
@@ -26,7 +27,6 @@ from stirred.mechanisms.protocol import (
     SwapFamily,
 )
 from stirred.mechanisms.registry import DEFAULT, is_installed, mechanism_class
-from stirred.spec.document import mechanism_in
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.problems import Problem, placed
 
@@ -138,6 +138,14 @@ def _check_missing(missing: pl.DataFrame, variables: Sequence[str], *, where: st
     )
 
 
+def public_part(bundle: Path) -> Path:
+    """Return the public folder of a bundle, or the folder itself where it is what was published."""
+    public = bundle / "public" if (bundle / "public").is_dir() else bundle
+    if not public.is_dir():
+        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
+    return public
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SwappedRelease:
     """The public part of a swapped release, enough to correct its tables.
@@ -227,7 +235,7 @@ class SwappedRelease:
         where: str = "strata",
         **given: Any,
     ) -> SwappedRelease:
-        """Return a release with its list of strata as that is published; a second stage is told there."""
+        """Return a release with its list of strata as that is published; it also states a second stage."""
         if {*FINE_COLUMNS.values()} <= {*strata.columns} and strata.height:
             given["fine_match"] = _fine_match(strata, records.collect_schema().names(), where=where)
             given["fine_rate"] = _fine_rate(strata, where=where)
@@ -237,9 +245,7 @@ class SwappedRelease:
     @classmethod
     def read(cls, bundle: Path) -> SwappedRelease:
         """Read a bundle, or the public folder of one, as it was published."""
-        public = bundle / "public" if (bundle / "public").is_dir() else bundle
-        if not public.is_dir():
-            raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
+        public = public_part(bundle)
         strata, specification = public / "strata.parquet", public / "specification.json"
         for needed in (strata, specification):
             if not needed.exists():
@@ -335,7 +341,7 @@ class SwappedRelease:
 
 
 def _made(member: str) -> type[Mechanism] | None:
-    """Return the mechanism that the list of strata names, None for a law that none of ours has by itself."""
+    """Return the mechanism that the list of strata names, None for a law that no mechanism has alone."""
     return mechanism_class(f"{member}-swap") if is_installed(f"{member}-swap") else None
 
 
@@ -411,10 +417,7 @@ def _swapped(specification: Path, match: Sequence[str], columns: Sequence[str]) 
 
 def stated_law(specification: Path) -> RedrawLaw:
     """Return the law: its name, or the probability of each swap value."""
-    try:
-        stated = mechanism_in(specification.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        stated = None
+    stated = stated_mechanism(specification.parent)
     law = None if stated is None else stated.settings.get("redraw_law")
     if law in ("uniform", "proportional"):
         return str(law)

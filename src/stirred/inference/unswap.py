@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -19,13 +20,16 @@ import numpy.typing as npt
 import polars as pl
 import polars.selectors as cs
 
+from stirred.data.bundle import stated_mechanism
 from stirred.data.microdata import Microdata
 from stirred.data.natural import sort_naturally
 from stirred.data.problems import bad_file, bad_plan, number
+from stirred.data.table_labels import labels_in, with_labels
 from stirred.inference.cell_estimates import estimated_redrawn, estimated_shrunken, estimated_staged
 from stirred.inference.swap_moments import crossed_strata
-from stirred.inference.swapped_release import COUNT, SwappedRelease, as_text, matched
-from stirred.mechanisms.protocol import Array, Mechanism, Release, Table, TooLargeError
+from stirred.inference.swapped_release import COUNT, SwappedRelease, as_text, matched, public_part
+from stirred.mechanisms.protocol import Array, Mechanism, Release, SwapFamily, Table, TooLargeError
+from stirred.mechanisms.registry import DEFAULT, mechanism_class
 from stirred.spec.number_text import percent
 
 TOLERANCE: Final = 0.05
@@ -37,8 +41,8 @@ _DECIMALS: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Unswapped:
-    """A corrected table.
+class CorrectedTable:
+    """A published table without the bias of its mechanism.
 
     ``table`` has the variables, ``count`` as published, ``estimate`` (may be negative), ``standard_error``,
     the interval ``low`` to ``high``, and ``kept``: how much of the count comes from strata that could not be
@@ -150,7 +154,7 @@ def unswap(
     tolerance: float = TOLERANCE,
     project: bool = False,
     where: str = "table",
-) -> Unswapped:
+) -> CorrectedTable:
     """Return the unbiased estimate of a swapped table, with standard errors and intervals.
 
     ``table`` is a published table in long form (variables and ``count``) or only its variables; variables that
@@ -182,7 +186,7 @@ def unswap(
         found, added = matched(given, found, variables, where=where)
     names = [COUNT, "estimate", "standard_error", "low", "high", "kept", *(["projected"] if project else [])]
     kept, swapped = cells.filter(pl.col("__near")), bool(cells["__moves"].any())
-    return Unswapped(
+    return CorrectedTable(
         # Adding 0 makes -0.0 the 0 it is.
         table=found.select(*variables, *names).with_columns(cs.float().round(_DECIMALS) + 0.0),
         squared_error=found.get_column(SQUARED_ERROR),
@@ -198,6 +202,32 @@ def unswap(
         redrawn=release.redraw_law is not None,
         first_kept=_first(kept, release.match),
     )
+
+
+def correct(
+    table: pl.DataFrame | Sequence[str],
+    bundle: Path,
+    *,
+    level: float = 0.95,
+    project: bool = False,
+    where: str = "table",
+) -> CorrectedTable:
+    """Return the unbiased estimate of a table, with standard errors and intervals of a ``level``.
+
+    ``table`` is a published table in long form (variables and ``count``) or only its variables, and ``bundle`` the
+    folder of its release, or the public one in it. With ``project`` there is also the nearest table that the published
+    margins allow. Labels of the table are kept.
+    """
+    public = public_part(bundle)
+    stated = stated_mechanism(public)
+    family = mechanism_class(DEFAULT if stated is None else stated.name).family or SwapFamily()
+    if family.moved is None and family.redrawn is None:
+        what, remedy = family.uncorrected or ("tables of this mechanism are not corrected", "use them as published")
+        raise bad_file(what, where=str(public), remedy=remedy)
+    found = unswap(table, SwappedRelease.read(public), level=level, project=project, where=where)
+    labels = labels_in(table) if isinstance(table, pl.DataFrame) else {}
+    beside = [name for name in found.table.columns if name not in found.variables]
+    return replace(found, table=with_labels(found.table, labels, beside=beside)) if labels else found
 
 
 def corrected_tables(

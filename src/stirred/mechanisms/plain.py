@@ -65,8 +65,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, absent_variable, missing_column
+from stirred.data.microdata import Microdata, absent_variable, as_microdata, missing_column
 from stirred.data.problems import DataError
 from stirred.data.record_doubts import identifier_doubts
 from stirred.mechanisms.protocol import (
@@ -150,7 +149,7 @@ class PlainMechanism(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Draw once, and release the records in random order."""
-        microdata, plan, entropy, promised, convert = opening
+        microdata, plan, entropy, promised, convert, _ = opening
         drawn = self.draw(microdata.households.select(plan.releases["households"]), entropy)
         order = random_permutation(drawn.height, entropy=entropy, purpose="order")
         released = drawn[order.astype("int64")]

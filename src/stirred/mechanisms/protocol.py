@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import polars as pl
 
-from stirred.data.given import as_microdata, like
+from stirred.data.microdata import as_microdata, like
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
@@ -66,6 +66,7 @@ from stirred.mechanisms.contract.release import (
     ReleasedColumns,
     Table,
     VerificationError,
+    Workplace,
     Written,
     failed,
     not_done,
@@ -174,6 +175,7 @@ class Mechanism(ABC):
         accept: Sequence[str] = (),
         plan: Any = None,
         progress: Progress | None = None,
+        workplace: Workplace | None = None,
     ) -> Release:
         """Run the mechanism once, with randomness that has made no release before (``entropy.for_release()``).
 
@@ -197,7 +199,7 @@ class Mechanism(ABC):
         entropy = entropy.for_release()
         promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         promised = replace(promised, seeded=entropy.seeded)
-        return self.make_release(Opening(microdata, plan, entropy, promised, like(data)), progress)
+        return self.make_release(Opening(microdata, plan, entropy, promised, like(data), workplace), progress)
 
     @abstractmethod
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
@@ -219,8 +221,6 @@ class Mechanism(ABC):
 
     # Whether the tables of a plan are counted from released records, or are what the mechanism itself releases.
     counts_tables: ClassVar[bool] = True
-    # Whether it asks for households by single columns, so that those of a national file need not be in memory.
-    by_column: ClassVar[bool] = False
     # Whether the tables that it releases are its own, so that a plan names none.
     own_tables: ClassVar[bool] = False
     # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.
@@ -282,15 +282,11 @@ class Mechanism(ABC):
 
     # ---- around the draw
 
-    def warm(self) -> None:
-        """Compile the kernels of the draw before budget is spent."""
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
+        """Compile the kernels of the draw, and raise what would end it, before budget is spent.
 
-    def working_in(self, folder: Path, *, progress: Path) -> Self:
-        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece.
-
-        What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
+        On a cluster: what workers do not see, or read otherwise than was planned.
         """
-        return self
 
     def on(self, engine: Engine) -> Self:
         """Return the mechanism with the engine that its bulk work runs on; refuse one that it does not run on."""
@@ -308,9 +304,6 @@ class Mechanism(ABC):
         None where a draw would take too long whatever the records; then the pages alone are rehearsed.
         """
         return data.excerpt(1_000)
-
-    def recheck(self, data: Any, plan: Any) -> None:
-        """Raise what the machines of an engine read otherwise than was planned, before anything is spent."""
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return checksums of what the draw is addressed by, so that an interrupted run repeats itself exactly."""

@@ -1,23 +1,22 @@
 """The members of the swapping family on one file: which fits a custodian's wishes, and which changes or loses as much.
 
-Each swap declares its ``scales``: its settings by steps, from the gentlest to the strongest. Losses and shares are
-functions of the invariants of the swap, and all members looked at have the same ones, as condition 3 of use asks
-(docs/theory/conditions.md).
+Each swap hands over its ``members`` on the file of a plan: its settings by steps, from the gentlest to the strongest,
+with loss and share changed. Both follow from the invariants of the swap, and all members looked at have the same ones,
+as condition 3 of use asks (docs/theory/conditions.md).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Final
 
 import polars as pl
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.data.natural import sorted_values
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms import registry
@@ -37,101 +36,23 @@ RESTS_ON: Final = (
 )
 _MOST_MARGINS: Final = 50_000
 _NOTICED: Final = 0.05  # of the loss: what is less is rounding of rates
-_ROLES: Final = ("match", "swap", "hold", "unit", "settings_from")
 
 
-# ---- members ------------------------------------------------------------------------------------------------
+# ---- the family -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Member:
-    """One member on the strata of one file; each step changes more records than the one before.
-
-    ``plan`` is any swap's plan with the same match, swap and hold variables.
+def members(plan: Any) -> list[Any]:
+    """Return all members on the file of a plan of any of them; refuse a plan that cannot be compared with them.
 
     >>> homes = pl.DataFrame({"county": ["A", "B"] * 50, "tenure": ["owned", "rented", "rented", "owned"] * 25})
-    >>> roles = {"match": (), "swap": ("county",)}
-    >>> found = {member.name: member for member in members(roles, plain_swap(**roles).plan(homes))}
+    >>> found = {member.name: member for member in members(plain_swap(match=(), swap=("county",)).plan(homes))}
     >>> shuffle = found["shuffle"]
     >>> step = shuffle.changing(0.2)
-    >>> shuffle.at(step).rate, shuffle.loss(step).shown()
-    (Fraction(203, 500), '3.50')
+    >>> shuffle.at(step).setting_in_words(shuffle.loss(step)), shuffle.loss(step).shown()
+    ('rate 40.6%', '3.50')
     """
-
-    made: Callable[..., Any]
-    scale: Any
-    roles: dict[str, Any]
-    plan: Any
-
-    @property
-    def name(self) -> str:
-        """Return what it is called."""
-        return str(self.scale.name)
-
-    def at(self, step: int) -> Any:
-        """Return the swap at a step."""
-        return self.made(**self.roles, **self.scale.others, **{self.scale.setting: self.scale.value(step)})
-
-    def loss(self, step: int) -> Exact:
-        """Return its loss."""
-        swap = self.at(step)
-        found: Exact
-        if self.scale.setting == "rate":
-            ((_, found),) = swap.rate_losses(self.plan).losses([swap.swap_law.base_rate])
-        else:
-            found = swap.swap_law.policy(self.plan.strata, self.plan.swap).realised
-        return found
-
-    def areas(self, step: int) -> pl.DataFrame:
-        """Return for each combination of swap values its records and the share that is expected to change."""
-        areas: pl.DataFrame = self.at(step).areas_changed(self.plan)
-        return areas
-
-    def first(self, test: Callable[[int], bool], *, last: int) -> int | None:
-        """Return the gentlest step that passes a test which all stronger ones pass too; None if the last does not."""
-        low, high = 0, last
-        if not test(high):
-            return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if test(middle) else (middle, high)
-        return high
-
-    def losing(self, epsilon: Exact) -> int:
-        """Return the gentlest step with a loss of at most ``epsilon``, or the step that loses least."""
-        # That is the last, unless its law loses more again at high rates.
-        strongest = self.at(1).swap_law.strongest_rate(self.plan.strata)
-        lowest = min(self.scale.steps, math.ceil((self.scale.steps + 1) * strongest))
-        return self.first(lambda step: self.loss(step) <= epsilon, last=lowest) or lowest
-
-    def changing(self, share: float | Fraction) -> int | None:
-        """Return the gentlest step that is expected to change this share of all records."""
-        return self.first(lambda step: share_changed(self.areas(step)) >= share, last=self.scale.steps)
-
-    def with_loss(self, epsilon: Exact) -> Iterator[Any]:
-        """Yield the swap with a loss of at most ``epsilon``, if there is one."""
-        swap = self.at(1)
-        try:
-            wanted = swap.rate_losses(self.plan).gentlest(epsilon) if self.scale.setting == "rate" else epsilon
-        except StirredError:
-            return  # no rate of this member reaches the loss
-        yield swap.with_settings(**{self.scale.setting: wanted})
-
-    def has(self, swap: Any) -> bool:
-        """Say whether a swap is of this member, at any setting."""
-        own = self.at(1).swap_law
-        same = (getattr(own, name) == getattr(swap.swap_law, name, None) for name in self.scale.others)
-        return type(own) is type(swap.swap_law) and all(same)
-
-
-def members(roles: dict[str, Any], plan: Any) -> list[Member]:
-    """Return all members for these roles of columns; ``plan`` is that of any of them."""
     found: list[Any] = [registry.mechanism_class(name) for name in registry.family()]
-    return [Member(made=made, scale=scale, roles=roles, plan=plan) for made in found for scale in made.family.scales]
-
-
-def _relatives(swap: Any, plan: Any) -> list[Member]:
-    return members({name: getattr(swap, name) for name in _ROLES}, plan)
+    return [member for made in found for member in made.members(plan)]
 
 
 def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
@@ -144,64 +65,43 @@ def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
     plan = swap.plan(data, doubts=False)
-    if plan.origin.mechanism.imputed_flag is not None:
-        raise bad_plan(
-            "the other members do not leave imputed records out",
-            where="imputed",
-            remedy="compare plans without it, or two plans with different rates",
-        )
-    if plan.perturbed:
-        raise bad_plan(
-            f"the other members publish the counts of {', '.join(plan.perturbed)} that the response protects",
-            where="respond",
-            remedy="compare plans one by one: the specifications differ in what is published exactly",
-        )
+    family = members(plan)
     wanted = share_changed(swap.areas_changed(plan))
     found: list[tuple[str, Any]] = []
-    for member in _relatives(swap, plan):
+    for member in family:
         last = member.scale.steps
+        one = None
         if member.has(swap):
-            found.append((member.name, swap))
+            one = swap
         elif equal == "epsilon":
-            found += [(member.name, one) for one in member.with_loss(plan.epsilon)]
+            one = member.with_loss(plan.epsilon)
         elif share_changed(member.areas(last)) >= wanted * (1 - 1e-3):
-            found.append((member.name, member.at(member.changing(wanted) or last)))
+            one = member.at(member.changing(wanted) or last)
+        if one is not None:
+            found.append((member.name, one))
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrongerMember:
-    """A relative that promises more than a plan with the same invariants, unit and measure, and changes as much."""
-
-    name: str
-    setting: str
-    epsilon: Exact
-    changed: float
-
-
-def stronger(mechanism: Any, plan: Any) -> StrongerMember | None:
+def stronger(mechanism: Any, plan: Any) -> tuple[Proposal, float] | None:
     """Return the member with the smallest loss of those that change as many records, if it is below the plan's.
+
+    With it comes the share of records that the plan changes.
 
     All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
     where whom a swap changes is protected, or where so many margins would take minutes.
     """
-    if mechanism.family is None or plan.origin.mechanism.imputed_flag is not None or plan.perturbed:
+    if mechanism.family is None:
         return None
     try:
+        others = [member for member in members(plan) if not member.has(mechanism)]
         areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None
     except StirredError:
-        return None  # whom it changes is protected
+        return None  # it cannot be compared, or whom it changes is protected
     wanted = 0.0 if areas is None else share_changed(areas)
-    if not wanted:
-        return None
-    found = [
-        StrongerMember(name=member.name, setting=member.at(step).setting_in_words(loss), epsilon=loss, changed=wanted)
-        for member in _relatives(mechanism, plan)
-        if not member.has(mechanism) and (step := member.changing(wanted)) is not None
-        for loss in [member.loss(step)]
-    ]
+    steps = [(member, member.changing(wanted)) for member in others if wanted]
+    found = [Proposal(member=member, step=step) for member, step in steps if step is not None]
     least = min(found, key=lambda each: each.epsilon, default=None)
-    return least if least and float(least.epsilon) < float(plan.epsilon) * (1 - _NOTICED) else None
+    return (least, wanted) if least and float(least.epsilon) < float(plan.epsilon) * (1 - _NOTICED) else None
 
 
 # ---- wishes -------------------------------------------------------------------------------------------------
@@ -260,16 +160,6 @@ class Wishes:
         """Return the variables to match on: only counts of match x swap stay exact, and all of those."""
         forced = [name for margin in self.exact if {*margin} & {*self.swap} for name in margin]
         return tuple(dict.fromkeys(name for name in forced if name not in self.swap))
-
-    def unmet(self, epsilon: Exact, changed: float, shares: Sequence[tuple[Area, float]]) -> Iterator[tuple[str, str]]:
-        """Yield the wishes that a swap does not meet: ``epsilon``, ``changed`` or ``undisturbed``, and by how much."""
-        if self.epsilon is not None and epsilon > self.epsilon:
-            yield "epsilon", f"epsilon {epsilon.shown()} > {self.epsilon.shown()}"
-        if changed < self.changed:
-            yield "changed", f"changed {tenths(changed)} < {tenths(self.changed)}"
-        for area, share in shares:
-            if share > self.at_most:
-                yield "undisturbed", f"{area} {tenths(share)} > {tenths(self.at_most)}"
 
     def __str__(self) -> str:
         parts = [
@@ -377,37 +267,65 @@ def _margin_problems(
 # ---- the search ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Proposal:
-    """A member at its gentlest setting: loss, whom it changes, and the wishes it does not meet.
+    """A member at one step: its loss, whom it changes, and the wishes that it does not meet."""
 
-    ``areas`` has the records of each area and the share of them that changes, ``changed`` is the share of all.
-    """
-
-    name: str
-    mechanism: Any
-    epsilon: Exact
-    areas: pl.DataFrame
-    changed: float
-    undisturbed: tuple[tuple[Area, float], ...]
-    unmet: tuple[tuple[str, str], ...]
+    member: Any
+    step: int
+    wishes: Wishes | None = None
 
     @classmethod
-    def of(cls, member: Member, wishes: Wishes) -> Proposal:
+    def gentlest(cls, member: Any, wishes: Wishes) -> Proposal:
         """Return a member at the gentlest step that reaches the loss and the share changed, or comes closest."""
         step = 1 if wishes.epsilon is None else member.losing(wishes.epsilon)
         step = max(step, member.changing(wishes.changed) or member.scale.steps)
-        areas, epsilon = member.areas(step), member.loss(step)
-        changed, shares = share_changed(areas), tuple((area, area.share(areas)) for area in wishes.undisturbed)
-        return cls(
-            name=member.name,
-            mechanism=member.at(step),
-            epsilon=epsilon,
-            areas=areas,
-            changed=changed,
-            undisturbed=shares,
-            unmet=tuple(wishes.unmet(epsilon, changed, shares)),
-        )
+        return cls(member=member, step=step, wishes=wishes)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the member."""
+        return str(self.member.name)
+
+    @cached_property
+    def mechanism(self) -> Any:
+        """Return the swap itself."""
+        return self.member.at(self.step)
+
+    @cached_property
+    def epsilon(self) -> Exact:
+        """Return its loss."""
+        found: Exact = self.member.loss(self.step)
+        return found
+
+    @cached_property
+    def areas(self) -> pl.DataFrame:
+        """Return the records of each area, and the share of them that it is expected to change."""
+        found: pl.DataFrame = self.member.areas(self.step)
+        return found
+
+    @property
+    def changed(self) -> float:
+        """Return the share of all records that it changes."""
+        return share_changed(self.areas)
+
+    @property
+    def undisturbed(self) -> list[tuple[Area, float]]:
+        """Return the areas that should stay, each with the share of its records that changes."""
+        return [] if self.wishes is None else [(area, area.share(self.areas)) for area in self.wishes.undisturbed]
+
+    @property
+    def unmet(self) -> list[tuple[str, str]]:
+        """Return the wishes that it does not meet: ``epsilon``, ``changed`` or ``undisturbed``, and by how much."""
+        wishes, found = self.wishes, []
+        if wishes is not None and wishes.epsilon is not None and self.epsilon > wishes.epsilon:
+            found.append(("epsilon", f"epsilon {self.epsilon.shown()} > {wishes.epsilon.shown()}"))
+        if wishes is not None and self.changed < wishes.changed:
+            found.append(("changed", f"changed {tenths(self.changed)} < {tenths(wishes.changed)}"))
+        for area, share in self.undisturbed:
+            if wishes is not None and share > wishes.at_most:
+                found.append(("undisturbed", f"{area} {tenths(share)} > {tenths(wishes.at_most)}"))
+        return found
 
     @property
     def setting(self) -> str:
@@ -505,10 +423,10 @@ def propose(
     True
     """
     microdata, names = as_microdata(data), tuple(_several(swap))
-    plain_swap(match=(), swap=names, hold=hold, unit=unit).check(microdata)
+    plain = plain_swap(match=(), swap=names, hold=hold, unit=unit, settings_from="invariants")
+    plain.check(microdata)
     wished = wishes_for(microdata, swap=names, hold=hold, **wishes)
-    roles = {"match": wished.match, "swap": names, "hold": hold, "unit": unit, "settings_from": "invariants"}
-    plain = plain_swap(**roles)
+    plain = plain.with_settings(match=wished.match)
     plan = plain.plan(microdata, doubts=False)
     if plan.strata.largest_live is None:
         matched = f" by {' x '.join(wished.match)}" if wished.match else ""
@@ -526,7 +444,7 @@ def propose(
         by_loss, by_share = (float(each.epsilon), each.changed), (round(each.changed, 3), float(each.epsilon))
         return (len({wish for wish, _ in each.unmet}), *(by_loss if wished.epsilon is None else by_share))
 
-    ranked = sorted((Proposal.of(member, wished) for member in members(roles, plan)), key=rank)
+    ranked = sorted((Proposal.gentlest(member, wished) for member in members(plan)), key=rank)
     best = plain if ranked[0].unmet else ranked[0].mechanism
     return Advice(wishes=wished, proposals=tuple(ranked), plan=best.plan(microdata))
 

@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from stirred.data.codes import differing, encode
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, missing_column
+from stirred.data.microdata import Microdata, as_microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms import registry
 from stirred.spec.document import number_out

@@ -61,7 +61,7 @@ def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
     """Return the setting whose loss is at most ``epsilon``, as the plan would use it."""
     mechanism, plan = prepared.mechanism, prepared.plan
     by_rate = mechanism.rate_losses(plan)
-    if by_rate is None:
+    if by_rate is None or not by_rate.losses([Fraction(1, 2)]):
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
         settings = prepared.planned.plan.mechanism.settings.dumped()
         setting = "loss" if settings.get("epsilon") is None else "epsilon"

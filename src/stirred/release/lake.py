@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from stirred.data.codebook import Codebook
-from stirred.data.parts import is_read
 from stirred.data.place import check_place, claimed, copies_of, remove_copies
 from stirred.data.problems import bad_plan
-from stirred.data.sources import PARQUET, READS, address_of, without_secret
+from stirred.data.sources import PARQUET, READS, address_of, is_read, without_secret
 from stirred.engines.protocol import SPARK
 from stirred.mechanisms.protocol import Progress
 from stirred.release.engine import checked_cluster, scratch_elsewhere

@@ -10,19 +10,18 @@ from typing import Final
 
 import polars as pl
 
-from stirred.data import exposed as exposure
+from stirred.data import uniqueness
 from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns, ParquetColumns
-from stirred.data.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words
-from stirred.data.formulas import formula_doubts, unwritable
+from stirred.data.csv_text import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
 from stirred.data.place import check_place, sweep
 from stirred.data.problems import DataError, PlanError, bad_plan, listed, taken_names
 from stirred.data.sources import Source
 from stirred.data.steps import Count, Drop, Split, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
-from stirred.data.uniqueness import Uniqueness
+from stirred.data.uniqueness import MOST_RECORDS, Uniqueness, counted, exact_tables, exposed_in_words
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
@@ -242,7 +241,7 @@ def _most_exposed(planned: Planned, ledger: Ledger | None) -> tuple[Fraction, st
     """
     policy = None if ledger is None else ledger.policy
     stated = None if policy is None else policy.exposed_share
-    most, set_by = (exposure.MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
+    most, set_by = (uniqueness.MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
     own = planned.plan.release.exposed_share
     if own is not None:
         strict = probability(own, where="exposed_share")
@@ -354,7 +353,7 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         # What the codebook declares as an identifier is one, whatever the plan forgot.
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
-        by_column = mechanism is not None and mechanism.by_column and not planned.plan.prepare
+        by_column = mechanism is not None and mechanism.family is not None and not planned.plan.prepare
         data = Microdata.read(
             planned.records,
             planned.persons,

@@ -16,7 +16,7 @@ from stirred.data.columns import Columns, select
 from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
-from stirred.mechanisms.protocol import PERSONS, for_rehearsal
+from stirred.mechanisms.protocol import PERSONS, Workplace, for_rehearsal
 from stirred.randomness.entropy import Entropy
 from stirred.release.files import Files, public_files, verify_public, write_pages
 from stirred.release.ledger import Request
@@ -42,9 +42,10 @@ def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -
     that failed is left out of the report, which says so.
     """
     # What the draw and the passes behind it load only when they need it.
-    prepared.mechanism.working_in(place.folder / "internal", progress=place.hidden / "progress").warm()
     prepared.check_unchanged()
-    prepared.mechanism.recheck(prepared.data, prepared.plan)
+    prepared.mechanism.ready(
+        prepared.data, prepared.plan, Workplace(place.folder / "internal", place.hidden / "progress")
+    )
     assert request.specification is not None
     pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)
     unlisted = _not_allowed(prepared, files, request.specification)

@@ -15,7 +15,7 @@ import polars as pl
 
 from stirred import __version__
 from stirred.data.place import Place, claimed
-from stirred.mechanisms.protocol import Check, Progress, Release, check_seeded, plan_doubts
+from stirred.mechanisms.protocol import Check, Progress, Release, Workplace, check_seeded, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.engine import working
@@ -93,8 +93,14 @@ def make_bundle(
     # Other doubts are known to the release alone.
     own = {doubt.name for doubt in plan_doubts(prepared.plan)}
     accept = [doubt.name for doubt in prepared.accepted if doubt.name in own]
-    mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder.parent / "progress")
-    release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)
+    release = prepared.mechanism.release(
+        prepared.data,
+        entropy,
+        accept=accept,
+        plan=prepared.plan,
+        progress=advance,
+        workplace=Workplace(folder / "internal", folder.parent / "progress"),
+    )
     release = replace(release, specification=replace(release.specification, seeded=entropy.seeded))
     log.add("swapped", **release.internal.get("log", {}))
     advance("write", 0, 1)

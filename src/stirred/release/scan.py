@@ -27,13 +27,12 @@ from stirred.data.bundle import (
     checksum,
     published_specification,
 )
-from stirred.data.csv_text import csv_header
-from stirred.data.formulas import formula_doubts
+from stirred.data.child import is_unread
+from stirred.data.csv_text import csv_header, formula_doubts
 from stirred.data.frames import read_frame
-from stirred.data.identifying import identifier_doubt, identifying
 from stirred.data.place import MANIFEST
-from stirred.data.probe import is_unread
 from stirred.data.problems import DataError, bad_file, invisible_letters, listed
+from stirred.data.record_doubts import identifier_doubt, identifying
 from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism, ReleasedColumns

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stirred.engines.local import LocalEngine
-from stirred.mechanisms.protocol import Progress, Release, plan_doubts
+from stirred.mechanisms.protocol import Progress, Release, Workplace, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import mark_seeded
 from stirred.release.files import write_public
@@ -21,11 +21,18 @@ def trial_draw(prepared: Prepared, folder: Path, entropy: Entropy, *, progress: 
     """
     (folder / "public" / "tables").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)
-    mechanism = prepared.mechanism.on(LocalEngine()).working_in(folder / "internal", progress=folder / "progress")
+    mechanism = prepared.mechanism.on(LocalEngine())
     files = prepared.plan.files(mechanism, prepared.data)
     doubts = plan_doubts(prepared.plan)
     accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
-    release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)
+    release = mechanism.release(
+        prepared.data,
+        entropy,
+        accept=accept,
+        plan=prepared.plan,
+        progress=progress,
+        workplace=Workplace(folder / "internal", folder / "progress"),
+    )
     promised = prepared.plan.specification
     release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))
     write_public(folder, prepared, files, release)

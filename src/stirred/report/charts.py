@@ -11,7 +11,7 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from stirred.data.apart import DiedError, apart
+from stirred.data.child import DiedError, child
 from stirred.report.page import STYLE
 from stirred.spec.number_text import percent
 from stirred.spec.problems import wrong
@@ -101,7 +101,7 @@ def draw(specification: str) -> str:
 def drawn(specification: str) -> str | None:
     """Return the SVG of a chart, drawn in a process of its own; None where that fails."""
     try:
-        return str(apart.ask(_DRAWS, [specification], seconds=_MOST_SECONDS))
+        return str(child.ask(_DRAWS, [specification], seconds=_MOST_SECONDS))
     except DiedError:
         return None
 

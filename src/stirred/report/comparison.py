@@ -10,7 +10,7 @@ from stirred.inference.learned import what_could_be_learned
 from stirred.mechanisms.protocol import Bars, Plot
 from stirred.report.charts import bars, plot
 from stirred.report.page import bullets, page, paragraph, section, table
-from stirred.risk.faced import Faced, vulnerable_in_words
+from stirred.risk.attacks import PlanRisk, vulnerable_in_words
 from stirred.risk.reidentification import VULNERABLE
 from stirred.spec.brief import blocks
 from stirred.spec.compare import compare
@@ -75,7 +75,7 @@ def promises(found: Sequence[MechanismComparison]) -> list[list[str]]:
     return [[question, *(dict(own)[question] for own in each)] for question, _ in each[0]]
 
 
-def risks(faced: Sequence[Faced]) -> list[list[str]]:
+def risks(faced: Sequence[PlanRisk]) -> list[list[str]]:
     """Return whom plans expose and what attacks found, one measure a row, one column for each plan."""
     lines = [
         ["unique on what is exact", *(_unique(each) for each in faced)],
@@ -97,40 +97,40 @@ def risks(faced: Sequence[Faced]) -> list[list[str]]:
     return lines + [[f"mean absolute error, {title}", *(_error(each, title) for each in faced)] for title in titles]
 
 
-def _unique(each: Faced) -> str:
+def _unique(each: PlanRisk) -> str:
     found = each.unique
     return "no table of records is exact" if found is None else f"{found.share_unique} of the {found.of}"
 
 
-def _revealed(each: Faced) -> str:
+def _revealed(each: PlanRisk) -> str:
     found = each.revealed
     return "nothing" if found is None else f"{share_in_words(found.at_least, found.records)} of what was exchanged"
 
 
-def _reconstructed(each: Faced, measure: str) -> str:
+def _reconstructed(each: PlanRisk, measure: str) -> str:
     found = None if each.drawn is None else each.drawn.reconstruction
     if found is None:
         return _why(each)
     return "no other area" if found[measure] is None else f"{found[measure]:.1%}"
 
 
-def _reidentified(each: Faced) -> str:
+def _reidentified(each: PlanRisk) -> str:
     found = None if each.drawn is None else each.drawn.reidentified
     if found is None or each.drawn is None:
         return _why(each)
     return vulnerable_in_words(found) + (", in the released records" if each.drawn.in_records else "")
 
 
-def _why(each: Faced) -> str:
+def _why(each: PlanRisk) -> str:
     return f"not measured: {'' if each.drawn is None else each.drawn.why_not}"
 
 
-def _error(each: Faced, title: str) -> str:
+def _error(each: PlanRisk, title: str) -> str:
     error = None if each.drawn is None else each.drawn.errors.get(title)
     return "not published" if error is None else f"{error:.3g}"
 
 
-def _picture(found: Sequence[MechanismComparison], faced: Sequence[Faced]) -> str:
+def _picture(found: Sequence[MechanismComparison], faced: Sequence[PlanRisk]) -> str:
     """Return one picture: for each plan who is alone, who is certain, and how often attacks are right."""
     heights: list[tuple[str, str, float | None]] = []
     for plan, each in zip(found, faced, strict=True):
@@ -167,7 +167,7 @@ def _learned(found: Sequence[MechanismComparison]) -> list[str]:
 
 
 def comparison_page(
-    title: str, found: Sequence[MechanismComparison], *, source: str, faced: Sequence[Faced] = ()
+    title: str, found: Sequence[MechanismComparison], *, source: str, faced: Sequence[PlanRisk] = ()
 ) -> str:
     """Return the page; ``faced`` is what each plan leaves to an attacker, in the order of the plans."""
     names = ["", *(each.name for each in found)]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from stirred.data.exposed import exposed_in_words
 from stirred.data.problems import number
-from stirred.data.uniqueness import share_in_words
+from stirred.data.uniqueness import exposed_in_words, share_in_words
 from stirred.mechanisms.protocol import Bars, Plan, Typical
 from stirred.report.charts import bars, share_bar
 from stirred.report.page import bullets, folded, paragraph, section, table

@@ -101,7 +101,7 @@ def reidentify(
 ) -> Reidentified:
     """Match an attacker's file to released or reconstructed records, and say how often what is read there is true.
 
-    ``truth`` are the confidential persons with the columns of their household (`stirred.data.exposed.of_persons`);
+    ``truth`` are the confidential persons with the columns of their household (`stirred.data.uniqueness.of_persons`);
     ``pool`` the released records with the same columns, or those of a reconstruction (``records.parquet``, with
     ``age_from`` for the age and ``count="persons"``). ``attacker`` is made by `attackers_file` or `given_attacker`;
     without it, the attacker has everybody without error. ``origin`` names a column of the pool with the row of the

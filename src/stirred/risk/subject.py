@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_folder, published_specification
+from stirred.data.bundle import (
+    BundleFiles,
+    Findings,
+    probe_parquet,
+    public_folder,
+    published_specification,
+    stated_mechanism,
+)
 from stirred.data.codes import encode
-from stirred.data.exposed import ExactTable, exposure, of_persons, person_code, unique_in
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_file, listed, number
-from stirred.data.uniqueness import Uniqueness, uniqueness
+from stirred.data.uniqueness import ExactTable, Uniqueness, exposure, of_persons, person_code, unique_in, uniqueness
 from stirred.mechanisms.registry import build, is_installed, mechanism_class
 from stirred.risk.bounds import Revealed, revealed
 from stirred.spec.invariant import Margin, plural
@@ -79,8 +83,8 @@ def bundle_files(folder: Path) -> BundleFiles:
     specification = published_specification(public)
     if specification is None:
         raise bad_file("its specification.json cannot be read", where=str(public), remedy="name a finished release")
-    name, _ = _stated(public)
-    beside = mechanism_class(name).table_columns if is_installed(name) else ()
+    stated = stated_mechanism(public)
+    beside = mechanism_class(stated.name).table_columns if stated is not None and is_installed(stated.name) else ()
     return BundleFiles(public=public, specification=specification, found=found, beside=beside)
 
 
@@ -106,19 +110,11 @@ def from_bundle(folder: Path) -> Subject:
     return Subject(name=str(folder), data=data, specification=specification, public=True, exchanged=exchanged)
 
 
-def _stated(public: Path) -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the settings of the mechanism that a release states; an empty name where it does not."""
-    try:
-        stated = json.loads((public / "specification.json").read_text(encoding="utf-8"))["mechanism"]
-        return str(stated["name"]), dict(stated["settings"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return "", {}
-
-
 def _exchanged(public: Path) -> Sequence[str]:
     """Return the columns that the stated mechanism exchanges; none where it does not state its settings."""
+    stated = stated_mechanism(public)
     try:
-        return build(*_stated(public)).areas
+        return () if stated is None else build(stated.name, stated.settings).areas
     except (ValueError, TypeError, StirredError):
         return ()
 

@@ -21,7 +21,7 @@ from stirred.spec.document_schema import (
 )
 from stirred.spec.invariant import Inequality, Invariant
 from stirred.spec.misfits import misfits
-from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
+from stirred.spec.problems import SpecificationError, placed, wrong
 from stirred.spec.reliance import KeysAlone, Reliance, Unpublished
 from stirred.spec.specification import Specification
 
@@ -225,9 +225,7 @@ def from_document(data: Any, *, source: str = "specification") -> Specification:
         document = SpecificationDocument.model_validate(given := _decimals_allowed(data))
     except ValidationError as error:
         found = misfits(error.errors(), given, SpecificationDocument, remedy=_SCHEMA, examples=False)
-        raise SpecificationError(
-            Problem(what=each.what, where=f"{source} {place_of(each.place)}", remedy=each.remedy) for each in found
-        ) from None
+        raise SpecificationError(each.problem(source) for each in found) from None
     with placed(source):
         return specification_in(document)
 

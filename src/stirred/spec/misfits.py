@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from stirred.spec.problems import as_given
+from stirred.spec.problems import Problem, as_given, place_of
 from stirred.spec.spelling import elsewhere, meant, near
 
 
@@ -24,6 +24,10 @@ class Misfit(NamedTuple):
     remedy: str
     kind: str
     hint: str  # for a key that there is not: the one that was probably meant
+
+    def problem(self, source: str) -> Problem:
+        """Return it as a problem of a document."""
+        return Problem(what=self.what, where=f"{source} {place_of(self.place)}".strip(), remedy=self.remedy)
 
 
 def misfits(

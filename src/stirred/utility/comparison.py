@@ -12,8 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.mechanisms.protocol import ExpectedError, Mechanism, Plan
 from stirred.spec.exact import Exact
 

@@ -91,6 +91,6 @@ def given(folder: Path, *, files: int = 3, people: bool = True) -> tuple[Microda
 
 def released(mechanism: Swap, data: Microdata, seed: str) -> dict[str, pl.DataFrame]:
     plan = mechanism.plan(data, doubts=False)
-    mechanism.recheck(data, plan)
+    mechanism.ready(data, plan)
     release = mechanism.release(data, Entropy.from_seed(seed), plan=for_sampling(plan))
     return {name: release.public.frame(name) for name in release.public}

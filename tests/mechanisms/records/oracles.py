@@ -8,9 +8,8 @@ from fractions import Fraction
 from itertools import permutations, product
 from typing import Any
 
-from stirred.mechanisms.records.law import class_law
+from stirred.mechanisms.records.law import File, class_law
 from stirred.mechanisms.records.laws.counting import Margins, Table, _Kernel, all_tables, psa_weights
-from stirred.mechanisms.records.steps.chains import File
 from stirred.mechanisms.records.strata import Strata, StratumRow
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, ln
 from stirred.spec.law import Law, likelihood_pairs

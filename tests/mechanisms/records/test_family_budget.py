@@ -13,7 +13,8 @@ from stirred.mechanisms.records.laws.conditioned import redraw_epsilon, redraw_k
 from stirred.mechanisms.records.laws.mallows import mallows_epsilon, mallows_weight
 from stirred.mechanisms.records.laws.shuffle import margin_epsilon, shuffle_epsilon
 from stirred.mechanisms.records.laws.varying import exactly_one_at_most, varying_rate_epsilon
-from stirred.mechanisms.records.steps.chains import perturbed_before, staged_epsilon
+from stirred.mechanisms.records.steps.response import perturbed_before
+from stirred.mechanisms.records.steps.two_stage import staged_epsilon
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, ln
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon

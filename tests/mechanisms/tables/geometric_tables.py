@@ -10,9 +10,10 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Probability, Progress, PublicFile, ReleasedColumns, Settings
-from stirred.mechanisms.tables.engine import TableMechanism, TablePlan, audit_promise, declared_cells
-from stirred.mechanisms.tables.query import Ask, Query
+from stirred.mechanisms.protocol import Probability, Progress, Settings
+from stirred.mechanisms.tables.cells import declared_cells
+from stirred.mechanisms.tables.engine import TableMechanism, TablePlan
+from stirred.mechanisms.tables.query import Query, TableAnswers
 from stirred.spec import PURE, Budget, Domain, InputPremetric, Multiverse, Specification, exact
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor
@@ -68,16 +69,13 @@ class GeometricTables(TableMechanism):
 
     # ---- the act
 
-    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> Mapping[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: TableAnswers, progress: Progress) -> Mapping[str, pl.DataFrame]:
         released = {}
         for (title, query), by in zip(self.queries.items(), self.tables, strict=True):
             counts = data.households.group_by(by).agg(pl.len().cast(pl.Int64).alias("count"))
             cells = plan.cells[title].join(counts, on=by, how="left", maintain_order="left").fill_null(0)
             released[title] = cells.with_columns(count=ask(query, cells["count"].to_numpy()))
         return released
-
-    def files(self, released: ReleasedColumns, data: Any = None, plan: Any = None) -> Sequence[PublicFile]:
-        return []
 
     def reading_tables(self, plan: Any) -> Sequence[str]:
         return ["The noise has mean 0 and does not depend on the counts."]
@@ -95,6 +93,3 @@ class GeometricTables(TableMechanism):
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         return self.specification("small", self.declared_columns)
-
-    def audit_bundle(self, bundle: Any, found: Any) -> None:
-        audit_promise(self.specification, bundle, found)

@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.given import as_microdata
+from stirred.data.microdata import as_microdata
 from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.tables.budgets import REFERENCE
 from stirred.mechanisms.tables.phsafe import PHSafe
-from stirred.mechanisms.tables.query import Integers, Perturbation
+from stirred.mechanisms.tables.query import Integers, Query, TableAnswers
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
 from stirred.mechanisms.tables.tabulator import Tabulator
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, RACES, THRESHOLDS
@@ -66,14 +66,11 @@ def one_table(at_most: int, *, name: str = "PH1n", rho: str = "1/2") -> PHSafe:
     return PHSafe(states=["S"], budget=budget)
 
 
-class TrueAnswers:
+class TrueAnswers(TableAnswers):
     """The true numbers as answers."""
 
-    def __call__(self, query: Perturbation, true: Integers, **more: Any) -> Integers:
+    def __call__(self, query: Query, true: Integers, **more: Any) -> Integers:
         return true
-
-    def keep_only(self, query: Perturbation, chosen: Any, *, chunk: int) -> None:
-        pass
 
 
 def without_noise(mechanism: Tabulator, data: Any) -> dict[str, pl.DataFrame]:

@@ -15,9 +15,8 @@ from stirred import Entropy, PermutationSwap
 from stirred.audit import AuditVerdict, audit
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
-from stirred.mechanisms.tables.noise.checks import decay_for
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
-from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables, decay_for
 from stirred.spec.doubts import DoubtError
 from stirred.spec.exact import Exact, exact, largest, ln
 from stirred.spec.invariant import Margin
@@ -277,7 +276,7 @@ def test_where_nothing_published_is_swapped_the_earlier_name_is_the_noise_alone(
 
 
 def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stirred.data.exposed.MOST_EXPOSED", Fraction(1, 3))
+    monkeypatch.setattr("stirred.data.uniqueness.MOST_EXPOSED", Fraction(1, 3))
     homes = pl.DataFrame(
         {
             "pid": [f"P{number:04d}" for number in range(60)],

@@ -14,7 +14,7 @@ import pytest
 from stirred import Entropy
 from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.tables.engine import counted_persons
+from stirred.mechanisms.tables.cells import counted_persons
 from stirred.mechanisms.tables.noise.measures import people_of
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.randomness.noise import integer_noise

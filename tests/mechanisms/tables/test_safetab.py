@@ -378,7 +378,7 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state appears twice"),
         ("sexes", ["1", "1"], "sex 1 appears twice"),
         ("ages", [[0, 5], [1], [2]], "age edges lie above 0"),
-        ("colour", "red", "Extra inputs are not permitted"),
+        ("colour", "red", "there is no setting called 'colour'"),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_refused(key: str, value: object, what: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, GroupTotal, Level, Places, Tree
@@ -32,6 +34,15 @@ SCHEMAS = (
     ),
     Schema(name="one", attributes=(Attribute(name="all", codes=("1",)),)),
 )
+
+
+def answer(query: MarginalQuery, histograms: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the answers for histograms (areas, cells), as (areas, cells of the query), attribute by attribute."""
+    found = histograms.reshape(-1, *(len(each) for each in query.groups))
+    for axis, (groups, size) in enumerate(zip(query.groups, query.shape, strict=True), start=1):
+        parts = [found.take([c for c, g in enumerate(groups) if g == n], axis=axis).sum(axis) for n in range(size)]
+        found = np.stack(parts, axis=axis)
+    return found.reshape(len(histograms), query.size)
 
 
 def summed_up(leaves: Places, levels: Sequence[Level]) -> list[Places]:
@@ -103,17 +114,17 @@ def _measured(rng: np.random.Generator, schema: Schema, level: Level, counts: np
         variance = rng.choice([0.5, 1.0, 2.0, 7.0, 4000.0], size=level.areas)
         if gaps:
             variance[rng.random(level.areas) < 0.25] = np.inf  # bypassed
-        values = query.answer(counts) + rng.integers(-3, 4, size=(level.areas, query.size))
+        values = answer(query, counts) + rng.integers(-3, 4, size=(level.areas, query.size))
         answers.append(Answers(query=query, values=values, variance=variance))
     known = []
     if rng.random() < 0.5:
         query = queries[rng.integers(len(queries))]
         known.append(
-            Constraint(query=query, sign="=", values=query.answer(counts), given=rng.random(level.areas) < 0.4)
+            Constraint(query=query, sign="=", values=answer(query, counts), given=rng.random(level.areas) < 0.4)
         )
     if rng.random() < 0.6:
         query = queries[rng.integers(len(queries))]
-        true = query.answer(counts)
+        true = answer(query, counts)
         bound = np.where((true == 0) & (rng.random(true.shape) < 0.7), 0, true + 5)
         known.append(Constraint(query=query, sign="<=", values=bound, given=rng.random(level.areas) < 0.7))
     return Level(

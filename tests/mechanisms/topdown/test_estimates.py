@@ -18,7 +18,7 @@ from stirred.mechanisms.topdown.hierarchy.subspaces import Subspaces
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, GroupTotal, Level, Tree
 from tests.depth import DEEP
 from tests.mechanisms.topdown.dense import Dense
-from tests.mechanisms.topdown.hierarchies import all_queries, random_tree
+from tests.mechanisms.topdown.hierarchies import all_queries, answer, random_tree
 
 ONE = Schema(name="one", attributes=(Attribute(name="all", codes=("1",)),))
 TOTAL = ONE.query("total")
@@ -204,7 +204,7 @@ def test_small_counts_beside_counts_of_millions_keep_seven_digits(seed: int) -> 
         answers = tuple(
             replace(
                 each,
-                values=each.query.answer(counts * 10**6) + rng.integers(-3, 4, size=each.values.shape),
+                values=answer(each.query, counts * 10**6) + rng.integers(-3, 4, size=each.values.shape),
                 variance=np.where(np.isinf(each.variance), np.inf, rng.choice([1.2, 4, 20, 8_000], size=level.areas)),
             )
             for each in level.answers
@@ -233,7 +233,7 @@ def steep(seed: int) -> tuple[Tree, list[GroupTotal]]:
         for each in level.answers:
             variance = np.where(np.isinf(each.variance), np.inf, 2.0 ** rng.integers(-20, 21, size=level.areas))
             noise = rng.normal(size=each.values.shape) * np.sqrt(np.where(np.isinf(variance), 1, variance))[:, None]
-            values = each.query.answer(counts) + np.rint(noise).astype(np.int64)
+            values = answer(each.query, counts) + np.rint(noise).astype(np.int64)
             answers.append(replace(each, variance=variance, values=values))
         levels.append(replace(level, answers=tuple(answers)))
     return replace(tree, levels=tuple(levels)), groups
@@ -353,7 +353,7 @@ def test_measurements_without_noise_return_the_truth(seed: int) -> None:
     tree, groups, truth = random_tree(seed)
     levels = []
     for level, counts in zip(tree.levels, truth, strict=True):
-        exact = tuple(replace(each, values=each.query.answer(counts)) for each in level.answers)
+        exact = tuple(replace(each, values=answer(each.query, counts)) for each in level.answers)
         levels.append(replace(level, answers=exact))
     found = estimate(replace(tree, levels=tuple(levels)), groups=groups)
     assert found.residuals.squares == pytest.approx(0, abs=1e-12)
@@ -366,7 +366,7 @@ def test_measurements_without_noise_return_the_truth(seed: int) -> None:
 def test_a_true_constraint_more_never_raises_a_variance() -> None:
     smaller = 0
     for tree, groups, truth in (random_tree(seed, gaps=False) for seed in range(4)):
-        more = fixed(tree.levels[1], tree.schema.query("total"), tree.schema.query("total").answer(truth[1]))
+        more = fixed(tree.levels[1], tree.schema.query("total"), answer(tree.schema.query("total"), truth[1]))
         tighter = replace(tree, levels=(tree.levels[0], more, tree.levels[2]))
         before, after = estimate(tree, groups=groups), estimate(tighter)
         for query in all_queries(tree.schema):
@@ -447,7 +447,7 @@ def copies(noise: Callable[[str, str], float], claimed: Callable[[str, str], flo
                 drawn[alone[blocks]] = own
                 variance[alone[blocks]] = own * claimed("block", "alone")
             variance[bypassed[name]] = np.inf
-            values = query.answer(counts).astype(np.int64)
+            values = answer(query, counts).astype(np.int64)
             for each in np.unique(drawn):
                 rows = drawn == each
                 values[rows] += discrete_gaussian(rng, each, (int(rows.sum()), query.size))
@@ -482,7 +482,7 @@ def test_intervals_cover_and_residuals_are_chi_squared_within_monte_carlo_bands(
         for asked in ("total", "large", "detailed"):
             query = tree.schema.query(asked)
             answers = found.of(height, query)
-            z = ((answers.estimate - query.answer(counts)) / answers.std_dev).reshape(COPIES, -1)
+            z = ((answers.estimate - answer(query, counts)) / answers.std_dev).reshape(COPIES, -1)
             covered = (np.abs(z) < 1.959964).mean(axis=1)
             assert abs(covered.mean() - 0.95) < 4.5 * covered.std() / sqrt(COPIES) + 0.003  # lattice of integers
             bias = z.mean(axis=1)

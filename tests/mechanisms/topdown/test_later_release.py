@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES, Answers, Constraint, Tree
-from stirred.mechanisms.topdown.solve.problem import LimitGroups
-from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
-from tests.mechanisms.topdown.hierarchies import summed_up
+from stirred.mechanisms.topdown.measurements import AREA_ROLES, StoreWriter, schema_document, write_piece
+from stirred.mechanisms.topdown.solve.problem import METHODS, LimitGroups
+from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
+from tests.mechanisms.topdown.hierarchies import answer, summed_up
 from tests.mechanisms.topdown.layout import made_from
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 from tests.mechanisms.topdown.watched import watched
@@ -55,9 +56,9 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
             query = DETAILED.query(name)
             drawn = np.rint(rng.normal(0, np.sqrt(variance * noise), (level.areas, query.size))).astype(np.int64)
             spread = np.full(level.areas, variance * noise)
-            answers.append(Answers(query=query, values=query.answer(true) + drawn, variance=spread))
+            answers.append(Answers(query=query, values=answer(query, true) + drawn, variance=spread))
         zeros = DETAILED.query("relation * age")
-        most = np.where(zeros.answer(barred.reshape(1, -1)) > 0, 0, NO_BOUND).repeat(level.areas, axis=0)
+        most = np.where(answer(zeros, barred.reshape(1, -1)) > 0, 0, NO_BOUND).repeat(level.areas, axis=0)
         facts = (
             Constraint(query=MARGIN, sign="=", values=known, given=everywhere),
             Constraint(query=zeros, sign="<=", values=most, given=everywhere),
@@ -69,11 +70,11 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
 def published(seed: int) -> tuple[Tree, list[np.ndarray]]:
     """Return an earlier release: microdata made from measurements, level by level."""
     tree, _ = people(seed, noise=3.0)
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS["default"])))
     return tree, [counts.answers(tree.schema.query("detailed")) for counts in piece.levels]
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", METHODS)
 def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     earlier, margins = published(3)
     tree, _ = later(earlier, margins, seed=4, noise=2.0)
@@ -81,10 +82,10 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
     assert [query.name for query in rules.chain][1] == "home * adult * race"
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
-        assert np.array_equal(MARGIN.answer(counts.answers(DETAILED.query("detailed"))), margin)
-    _, made = made_from(lambda: [tree], SolveOptions(arm=ARMS[arm]))
+        assert np.array_equal(answer(MARGIN, counts.answers(DETAILED.query("detailed"))), margin)
+    _, made = made_from(lambda: [tree], SolveOptions(method=METHODS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
 
@@ -93,15 +94,13 @@ def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path)
     """Facilities may bound the very query that was counted then."""
     earlier, margins = published(3)
     leaves = earlier.levels[-1]
-    facts = {"level": leaves.name, "rows": leaves.areas, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
-
-    def write(piece: PieceWriter) -> None:
-        piece.level(leaves, np.zeros(leaves.areas, dtype=np.int64))
-        for name, sign in ((AGREES, "="), ("bound_con", "<=")):
-            piece.numbers(lambda: [margins[-1]], columns=MARGIN.size, published=name, sign=sign, **facts)
-
+    entry = {"level": leaves.name, "rows": leaves.areas, "columns": 1}
+    codes = np.array([code.encode() for code in leaves.geocodes])
+    arrays = [({**entry, "role": role}, codes if role == "geocode" else leaves.parent) for role in AREA_ROLES]
+    entry |= {"columns": MARGIN.size, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
+    arrays += [({**entry, "published": n, "sign": sign}, margins[-1]) for n, sign in ((AGREES, "="), ("b_con", "<="))]
     writer = StoreWriter(tmp_path / "store", {"schema": schema_document(DETAILED), "shard": 0})
-    writer.add("all", write_piece(tmp_path / "store", write))
+    writer.add("all", write_piece(tmp_path / "store", [(own, partial(iter, (each,))) for own, each in arrays]))
     store = writer.finish()
     for each, signs in ((store, ["=", "<="]), (replace(store, agreeing=False), ["<="])):
         (tree,) = (shard() for shard in each.shards())
@@ -111,7 +110,7 @@ def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path)
 def test_without_noise_the_later_release_is_the_truth() -> None:
     earlier, margins = published(5)
     tree, truth = later(earlier, margins, seed=6, noise=0.0)
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS["default"])))
     for counts, true in zip(piece.levels, truth, strict=True):
         assert np.array_equal(counts.answers(DETAILED.query("detailed")), true)
 
@@ -120,7 +119,7 @@ def test_the_optimum_keeps_the_margin_of_every_child_before_rounding(monkeypatch
     earlier, margins = published(7)
     tree, _ = later(earlier, margins, seed=8, noise=2.0)
     children = watched(monkeypatch)
-    next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
+    next(solve(lambda: [tree], SolveOptions(method=METHODS["default"])))
     del children["", ""]  # the top has no parent
     places = {code: place for level in tree.levels for place, code in enumerate(level.geocodes)}
     assert len(children) == sum(level.areas for level in tree.levels[1:])
@@ -128,4 +127,4 @@ def test_the_optimum_keeps_the_margin_of_every_child_before_rounding(monkeypatch
         dense = np.zeros((1, DETAILED.size))
         dense[0, cells] = values
         depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
-        assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)
+        assert answer(MARGIN, dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)

@@ -15,7 +15,9 @@ from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands import COMMANDS, MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Tree
 from stirred.mechanisms.topdown.solve import files
-from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
+from tests.mechanisms.topdown.hierarchies import answer
 from tests.mechanisms.topdown.layout import write_codebook, write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 
@@ -33,7 +35,7 @@ def options(root: Path, out: Path, **more: Any) -> MicrodataOptions:
     return MicrodataOptions(measurements=root / "files", schema_=str(root / "schema.toml"), out=out, **more)
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", METHODS)
 def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, arm: str
 ) -> None:
@@ -41,7 +43,7 @@ def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
     outcome = run_microdata(options(root, tmp_path, arm=arm))
     assert outcome.passed
     found = pl.read_parquet(tmp_path / "counts.parquet")
-    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
+    piece = next(solve(lambda: [tree], SolveOptions(method=METHODS[arm])))
     assert found.equals(piece.levels[-1].frame(tree.schema, tree.levels[-1].geocodes))
     assert found["count"].sum() == truth[0].sum() == pl.read_parquet(tmp_path / "persons.parquet").height
     told = dict(outcome.rows)
@@ -79,7 +81,7 @@ def test_large_files_are_read_in_pieces_to_the_same_end(
 
 
 @pytest.mark.parametrize("level", [2, 3])
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", METHODS)
 def test_totals_of_groups_hold_whether_the_file_is_read_whole_or_in_pieces(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str, level: int
 ) -> None:
@@ -102,14 +104,14 @@ def test_totals_of_groups_hold_whether_the_file_is_read_whole_or_in_pieces(
     assert found[0].filter(inside)["count"].sum() == value
 
 
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", METHODS)
 def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
     _, tree, truth = written
     race, leaves = SCHEMA.query("race"), tree.levels[-1]
     last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
-    counts = race.answer(truth[-1])
+    counts = answer(race, truth[-1])
     most = Constraint(query=race, sign="<=", values=counts, given=last)
     more = Answers(query=race, values=counts, variance=np.where(last, 2.0, np.inf))
     leaves = replace(leaves, known=(*leaves.known, most), answers=(*leaves.answers, more))
@@ -177,7 +179,7 @@ def test_files_that_leave_records_without_a_place_are_refused(
         run_microdata(options(tmp_path, tmp_path / "out"))
     bare = [replace(tree.levels[0], answers=()), *tree.levels[1:]]
     with pytest.raises(PlanError, match="the top has none"):
-        next(solve(lambda: [replace(tree, levels=tuple(bare))], SolveOptions(arm=ARMS["bureau"])))
+        next(solve(lambda: [replace(tree, levels=tuple(bare))], SolveOptions(method=METHODS["bureau"])))
 
 
 def test_the_command_is_declared_with_its_options() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.hierarchy.tree import Level, Tree
-from stirred.mechanisms.topdown.solve.tree import ARMS
+from stirred.mechanisms.topdown.solve.problem import METHODS
 from tests.mechanisms.topdown.layout import write_codebook, write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 from tests.mechanisms.topdown.watched import watched
@@ -166,7 +166,7 @@ def test_the_interior_point_method_finds_printed_optima() -> None:
 
 
 @pytest.mark.parametrize("facts", [True, False])
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("arm", METHODS)
 def test_every_parents_optimum_is_that_of_dense_least_squares_and_a_general_method(
     arm: Any, facts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

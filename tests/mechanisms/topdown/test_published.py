@@ -20,7 +20,7 @@ from stirred.mechanisms.topdown.hierarchy.tree import NO_BOUND, Answers, Constra
 from stirred.mechanisms.topdown.published import open_published
 from stirred.randomness.cell_law import variance_of
 from tests.mechanisms.topdown.dense import Dense
-from tests.mechanisms.topdown.hierarchies import random_tree
+from tests.mechanisms.topdown.hierarchies import answer, random_tree
 from tests.mechanisms.topdown.layout import (
     answer_rows,
     known_rows,
@@ -73,9 +73,9 @@ def small_nation() -> tuple[Tree, list[GroupTotal]]:
         for number, query in enumerate(map(SMALL.query, asked[name])):
             variance = np.full(len(codes), np.float32(0.7 + number)).astype(np.float64)
             variance[without.get(name, [])] = np.inf
-            values = query.answer(counts[name]) + rng.integers(-2, 3, size=(len(codes), query.size))
+            values = answer(query, counts[name]) + rng.integers(-2, 3, size=(len(codes), query.size))
             answers.append(Answers(query=query, values=values, variance=variance))
-        bound = np.where(SMALL.query("hhgq").answer(counts[name]) == 0, 0, 99_999)
+        bound = np.where(answer(SMALL.query("hhgq"), counts[name]) == 0, 0, 99_999)
         barred = np.full((len(codes), nursing.size), NO_BOUND)
         barred[:, 6] = 0
         everywhere = np.ones(len(codes), dtype=np.bool_)
@@ -86,7 +86,7 @@ def small_nation() -> tuple[Tree, list[GroupTotal]]:
         ]
         parent = np.array(PARENTS[name], dtype=np.int64)
         levels.append(Level(name=name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))
-    total = SMALL.query("total").answer(counts["State"])[:, 0]
+    total = answer(SMALL.query("total"), counts["State"])[:, 0]
     groups = [
         GroupTotal(level="State", members=("002", "102"), value=int(total[0] + total[2])),
         GroupTotal(level="State", members=("025",), value=int(total[1])),
@@ -177,11 +177,11 @@ def test_estimates_from_folders_equal_the_dense_solution(
     assert outcome.values["degrees_of_freedom"] == dense.freedom
     found = pl.read_csv(tmp_path / "e.csv", schema_overrides={"area": pl.String})
     assert found.columns == [*columns, "estimate", "std_dev", "estimable"]
-    for row, answer in zip(found.iter_rows(named=True), exact, strict=True):
-        assert row["estimable"] == (answer is not None)
-        if answer is not None:
-            assert row["estimate"] == pytest.approx(float(answer[0]), rel=1e-9, abs=1e-9)
-            assert row["std_dev"] == pytest.approx(sqrt(answer[1]), rel=1e-9, abs=1e-9)
+    for row, best in zip(found.iter_rows(named=True), exact, strict=True):
+        assert row["estimable"] == (best is not None)
+        if best is not None:
+            assert row["estimate"] == pytest.approx(float(best[0]), rel=1e-9, abs=1e-9)
+            assert row["std_dev"] == pytest.approx(sqrt(best[1]), rel=1e-9, abs=1e-9)
     assert found.filter(geolevel="US", query_name="total")["std_dev"].item() == 0
     assert found.filter(pl.col("area") == "town").height == 1 + 8 + 2 + 4 + 16
 
@@ -326,13 +326,11 @@ def test_a_tabulation_block_is_the_block_of_the_spine_that_ends_with_it(tmp_path
     assert found.block("0020010010011009") == "0020010010011009"
 
 
-def test_a_file_without_levels_has_those_of_the_lengths_of_geocodes(tmp_path: Path) -> None:
+def test_a_file_that_names_no_levels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.parquet"
-    rows = [
-        {"geocode": code, "query_name": "total", "value": [1], "variance": 1.0} for code in (None, "001", BLOCKS[0])
-    ]
-    pl.DataFrame(rows).write_parquet(path)
-    assert open_published(path, schema=SMALL).spine.names == ("US", "State", "Block")
+    pl.DataFrame([{"geocode": "001", "query_name": "total", "value": [1], "variance": 1.0}]).write_parquet(path)
+    with pytest.raises(DataError, match="rows have no geolevel"):
+        open_published(path, schema=SMALL)
 
 
 def test_zeros_among_fixed_values_need_not_tie_all_attributes_together(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from stirred.mechanisms.topdown.hierarchy.least_squares import upward
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
 from stirred.mechanisms.topdown.solve.objective import MarginForm, margins_of, model_on, settled
-from stirred.mechanisms.topdown.solve.problem import CellGrid
-from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
+from stirred.mechanisms.topdown.solve.problem import METHODS, CellGrid
+from stirred.mechanisms.topdown.solve.tree import SolveOptions, solve
+from tests.mechanisms.topdown.hierarchies import answer
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 
 SCHEMA = Schema(
@@ -41,14 +42,14 @@ def hierarchy(seed: int, variances: Mapping[str, float] = WELL, *, noisy: bool =
             drawn = np.rint(rng.normal(0, np.sqrt(variance) * noisy, (len(true), query.size))).astype(np.int64)
             variance = variance if noisy else 1e-9
             answers.append(
-                Answers(query=query, values=query.answer(true) + drawn, variance=np.full(len(true), variance))
+                Answers(query=query, values=answer(query, true) + drawn, variance=np.full(len(true), variance))
             )
         home, everywhere = SCHEMA.query("home"), np.ones(len(true), dtype=np.bool_)
-        most = np.where(home.answer(true) > 0, NO_BOUND, 0)
+        most = np.where(answer(home, true) > 0, NO_BOUND, 0)
         known = [Constraint(query=home, sign="<=", values=most, given=everywhere)]
         if n == 0:
             total = SCHEMA.query("total")
-            known.append(Constraint(query=total, sign="=", values=total.answer(true), given=everywhere))
+            known.append(Constraint(query=total, sign="=", values=answer(total, true), given=everywhere))
         codes = ("",) if n == 0 else tuple(f"{place:02d}" for place in range(4))
         parent = np.zeros(len(true), dtype=np.int64)
         levels.append(Level(name=f"L{n}", geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))
@@ -103,7 +104,7 @@ def test_a_settled_margin_is_the_nearest_that_is_not_negative_and_keeps_the_one_
     before: np.ndarray | None = None
     for count in range(1, len(found) + 1):
         query = found[count - 1].query
-        matrix = query.answer(np.eye(SCHEMA.size)).T.astype(float)
+        matrix = answer(query, np.eye(SCHEMA.size)).T.astype(float)
         precision = np.linalg.pinv(matrix @ spread @ matrix.T, rcond=1e-9, hermitian=True)
         centre = matrix @ mean
         rows = [np.ones(query.size)]
@@ -138,7 +139,7 @@ def test_the_cells_of_the_top_keep_its_margin_but_for_rounding(monkeypatch: pyte
         assert kept is not None
         assert top.sum() == truth[0].sum()
         # Cells move by less than one each when they are rounded, and three of them are in each cell of the margin.
-        assert np.abs(kept[0].answer(top) - kept[1]).max() < 3
+        assert np.abs(answer(kept[0], top) - kept[1]).max() < 3
         with monkeypatch.context() as without:
             without.setattr("stirred.mechanisms.topdown.solve.tree.margins_of", lambda *_: ())
             moved += int(np.any(top != top_of(tree)))
@@ -147,6 +148,6 @@ def test_the_cells_of_the_top_keep_its_margin_but_for_rounding(monkeypatch: pyte
 
 def top_of(tree: Tree) -> np.ndarray:
     found: np.ndarray = (
-        next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"]))).levels[0].answers(SCHEMA.query("detailed"))
+        next(solve(lambda: [tree], SolveOptions(method=METHODS["default"]))).levels[0].answers(SCHEMA.query("detailed"))
     )
     return found

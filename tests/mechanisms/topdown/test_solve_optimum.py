@@ -13,6 +13,7 @@ from stirred.mechanisms.topdown.solve.admm_kernel import invert, solve_parent, t
 from stirred.mechanisms.topdown.solve.feasible import _filled
 from stirred.mechanisms.topdown.solve.problem import CellGrid, Lattice, lattice_of
 from stirred.mechanisms.topdown.solve.programs import Quadratic
+from tests.mechanisms.topdown.hierarchies import answer
 
 
 def problem(
@@ -265,7 +266,7 @@ def test_the_precision_of_queries_is_the_sum_of_their_squares() -> None:
     weights = np.array([[1.0, 0.5, 2.0, 0.25, 3.0]])
     expected = np.zeros((12, 12))
     for query, weight in zip(queries, weights[0], strict=True):
-        matrix = query.answer(np.eye(12)).T
+        matrix = answer(query, np.eye(12)).T
         expected += weight * matrix.T @ matrix
     found = in_full(grid.precision(queries, weights)[0], grid.lattice)
     assert found == pytest.approx(expected[np.ix_(grid.cell_at.reshape(-1), grid.cell_at.reshape(-1))])

@@ -10,11 +10,9 @@ import polars as pl
 import pytest
 
 from stirred.data.problems import DataError
-from stirred.mechanisms.topdown import measure as measuring
-from stirred.mechanisms.topdown import store as storing
-from stirred.mechanisms.topdown.measure import measure
+from stirred.mechanisms.topdown import measurements as measuring
+from stirred.mechanisms.topdown.measurements import JOURNAL, MeasurementStore, measure
 from stirred.mechanisms.topdown.mechanism import TopDown
-from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 from stirred.randomness.entropy import Entropy
 from tests.mechanisms.topdown.people import people, topdown
 
@@ -95,7 +93,7 @@ def test_the_noise_of_an_area_does_not_depend_on_how_the_work_is_divided(
 ) -> None:
     whole = pl.concat([*drawn(tmp_path / "a").published()])
     monkeypatch.setattr(measuring, "_NUMBERS", 7)
-    monkeypatch.setattr(storing, "_VALUES_IN_A_PART", 40)
+    monkeypatch.setattr(measuring, "_VALUES_IN_A_PART", 40)
     store = drawn(tmp_path / "b")
     parts = [*store.published()]
     assert len(parts) > 20
@@ -112,20 +110,20 @@ def test_a_second_draw_into_a_store_is_refused_and_leaves_the_first(tmp_path: Pa
 
 
 def test_a_draw_that_died_is_no_store_and_is_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right, calls = measuring._write, []
+    right, calls = measuring._arrays, []
 
-    def dying(*given: object, **more: object) -> None:
+    def dying(*given: object) -> object:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        right(*given, **more)  # type: ignore[arg-type]
+        return right(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(measuring, "_write", dying)
+    monkeypatch.setattr(measuring, "_arrays", dying)
     with pytest.raises(KeyboardInterrupt):
         drawn(tmp_path)
     with pytest.raises(DataError, match="the draw was not finished"):
         MeasurementStore.open(tmp_path / "store")
-    monkeypatch.setattr(measuring, "_write", right)
+    monkeypatch.setattr(measuring, "_arrays", right)
     with pytest.raises(DataError, match="noise was drawn into this store before"):
         drawn(tmp_path)
 
@@ -143,8 +141,10 @@ def test_every_changed_byte_of_a_store_is_seen(tmp_path: Path) -> None:
         store.check()
     place.write_bytes(kept[:40])
     with pytest.raises(DataError, match=r"00002\.bin is missing or too short"):
-        store.check()
+        [shard() for shard in store.shards()]
     place.unlink()
+    with pytest.raises(DataError, match=r"00002\.bin is missing"):
+        store.check()
     with pytest.raises(DataError, match=r"00002\.bin is missing or too short"):
         [shard() for shard in MeasurementStore.open(store.folder).shards()]
 

@@ -15,8 +15,8 @@ from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.registry import build, settings_for
-from stirred.mechanisms.topdown.measure import areas_by_noise
 from stirred.mechanisms.topdown.mechanism import TopDown
+from stirred.mechanisms.topdown.population import areas_by_noise
 from stirred.randomness.entropy import Entropy, EntropyError
 from stirred.spec import catalogue
 from stirred.spec.compose import FRESH, TOTAL_BY
@@ -26,7 +26,7 @@ from stirred.spec.lint import lint
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
-from tests.mechanisms.topdown.test_rules import FACILITIES, UNITS, data, mechanism
+from tests.mechanisms.topdown.test_population import FACILITIES, UNITS, data, mechanism
 
 PRODUCTION: dict[str, Any] = {
     "levels": ["state", "county", "tract", "block_group", "block"],
@@ -74,8 +74,8 @@ def test_the_loss_over_all_small_files_keeps_the_promise(number: int) -> None:
 
 @pytest.mark.parametrize("bypass", [True, False])
 def test_the_exact_audit_has_bypassed_areas_and_levels_without_queries(bypass: bool) -> None:
-    """All of rho is spent, also by an area with one child at whose level nothing is measured."""
-    shares = {"all": "1/4", "region": "1/2", "district": "1/4", "ward": "0"}
+    """All of rho is spent, also below an only child whose level asks nothing."""
+    shares = {"all": "1/4", "region": "1/2", "district": "0", "ward": "1/4"}
     table = {"detailed": {level: "1" for level, share in shares.items() if share != "0"}}
     own = topdown(
         levels=LEVELS, rho=None, queries=[], bypass=bypass, budget={"rho": "1", "levels": shares, "queries": table}
@@ -84,7 +84,7 @@ def test_the_exact_audit_has_bypassed_areas_and_levels_without_queries(bypass: b
     assert result.passed
     assert result.loss.high == exact(1)
     variances = {noise.variance for noise in own.law([("aaa", 0)]).noises}  # type: ignore[union-attr]
-    # The region with one district leaves its half to the district, which keeps all of it.
+    # The region with one district leaves its half to the ward inside.
     assert (Fraction(4, 3) in variances) == bypass
 
 

@@ -17,8 +17,7 @@ from stirred.cli.main import run as command
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.topdown import mechanism as acting
-from stirred.mechanisms.topdown.measure import measure
-from stirred.mechanisms.topdown.store import MeasurementStore
+from stirred.mechanisms.topdown.measurements import MeasurementStore, measure
 from stirred.release import run as running
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.plan_file import read_plan
@@ -319,7 +318,7 @@ def test_a_store_that_changed_before_it_was_published_destroys_the_bundle(
 
 
 def test_many_parts_are_written_and_verified_one_by_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stirred.mechanisms.topdown.store._VALUES_IN_A_PART", 200)
+    monkeypatch.setattr("stirred.mechanisms.topdown.measurements._VALUES_IN_A_PART", 200)
     run(prepare(read_plan(edited(folder, ('ledger = "a.ledger"', "")))))
     parts = sorted((folder / "out/public/measurements.parquet").iterdir())
     assert len(parts) > 5

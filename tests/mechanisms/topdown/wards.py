@@ -6,7 +6,7 @@ import numpy as np
 
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
 from stirred.mechanisms.topdown.hierarchy.tree import Answers, Constraint, Level, Tree
-from tests.mechanisms.topdown.hierarchies import summed_up
+from tests.mechanisms.topdown.hierarchies import answer, summed_up
 
 SCHEMA = Schema(
     name="people",
@@ -58,7 +58,9 @@ def people(
             query = SCHEMA.query(name)
             drawn = np.rint(rng.normal(0, np.sqrt(variance * noise), (level.areas, query.size))).astype(np.int64)
             answers.append(
-                Answers(query=query, values=query.answer(true) + drawn, variance=np.full(level.areas, variance * noise))
+                Answers(
+                    query=query, values=answer(query, true) + drawn, variance=np.full(level.areas, variance * noise)
+                )
             )
         known = _facts(level, true, kinds[place], place) if facts else ()
         levels.append(
@@ -83,5 +85,5 @@ def _facts(level: Level, true: np.ndarray, kinds: np.ndarray, place: int) -> tup
     ]
     if place < 2:
         total = SCHEMA.query("total")
-        found.append(Constraint(query=total, sign="=", values=total.answer(true), given=everywhere))
+        found.append(Constraint(query=total, sign="=", values=answer(total, true), given=everywhere))
     return tuple(found)

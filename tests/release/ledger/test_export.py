@@ -125,9 +125,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ("text", "words"),
     [
         ("", "not an export"),
-        ("[]", "valid dictionary|object"),
+        ("[]", "is not a table"),
         ("[" * 100_000, "not an export"),
-        ('{"format": "stirred-ledger"}', "field required"),
+        ('{"format": "stirred-ledger"}', "'rows' is missing"),
         ('{"format": "x", "schema_version": 1, "rows": [], "documents": {}}', "and not 'stirred-ledger'"),
         ('{"format": "stirred-ledger", "schema_version": 2, "rows": [], "documents": {}}', "of version 2"),
         ('{"format": "stirred-ledger", "schema_version": 1, "rows": [], "documents": {}}', "has no rows"),

@@ -13,10 +13,9 @@ import numpy as np
 from stirred.survey.design import Design
 from stirred.survey.estimates.draw import weight_ends
 from stirred.survey.estimates.measure import Rows, totals, variances
-from stirred.survey.estimates.mechanism import SurveyEstimates
+from stirred.survey.estimates.mechanism import SurveyEstimates, _values
 from stirred.survey.estimates.queries import EstimateQueries, Public
 from stirred.survey.estimates.settings import pair
-from stirred.survey.estimates.small import _axes, _values
 
 TOTAL = {"kind": "total", "variable": "y", "bounds": [-1, 3]}
 BY = {**TOTAL, "by": ["a"]}
@@ -58,7 +57,7 @@ def survey(*estimates: dict[str, Any], **settings: Any) -> SurveyEstimates:
 
 def answers(mechanism: SurveyEstimates) -> list[tuple[Any, ...]]:
     """Return all answers of a record: columns at their bounds, inside and outside of domains."""
-    return [*product(*(values for name, values in _axes(mechanism).items() if name))]
+    return [*product(*(values for name, values in mechanism._axes().items() if name))]
 
 
 @lru_cache(maxsize=64)
@@ -84,7 +83,7 @@ def numbers(
         cluster=np.array([record.cluster for record in sample], dtype=np.int64),
         stratum=np.array(stratum, dtype=np.int64), drawn=drawn, left=(Fraction(1),) * len(drawn),
     )  # fmt: skip
-    names = [name for name in _axes(mechanism) if name]
+    names = [name for name in mechanism._axes() if name]
     records = [dict(zip(names, record.answers, strict=True)) for record in sample]
     found = Numbers((), (), ())
     for each in _asked(repr(mechanism), len(sample), drawn, most):

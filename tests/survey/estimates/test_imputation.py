@@ -12,7 +12,6 @@ from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
 from stirred.survey.amplify import amplify
 from stirred.survey.designs import SRSWOR
-from stirred.survey.estimates.draw import beside
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.imputation import imputation_loss
 from stirred.survey.refusals import NotSeparable
@@ -72,7 +71,7 @@ def test_a_sample_that_amplifies_owes_the_ledger_all_copies() -> None:
 def test_nobody_is_listed_who_believes_less_than_the_design_says() -> None:
     attest = ["design-weights", "random-sample", "secret-sample"]
     shown = {
-        there: [name for name, _ in beside(survey(setting=11, attest=attest, sample="s", sampling=drawn))]
+        there: [name for name, _ in survey(setting=11, attest=attest, sample="s", sampling=drawn).attackers]
         for there in (4, 12)
         if (drawn := {"design": "srswor", "n": 3, "N": there})
     }

@@ -17,7 +17,6 @@ from stirred.data.problems import PlanError
 from stirred.spec.problems import StirredError
 from stirred.survey.amplify import amplify
 from stirred.survey.designs import SRSWOR, Cluster, Design, Stratified, TwoStage
-from stirred.survey.estimates.draw import shares
 from stirred.survey.estimates.measure import nearest
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.programme import programme_loss
@@ -197,7 +196,7 @@ def test_units_of_a_light_stratum_have_no_more_than_their_part_rounding_included
     """A record that changes its domain moves two variances by less than a step each, and both may be rounded up."""
     design = Stratified((4, 2), (4, 70))
     mechanism = stated(design, TABLE, variance="paid", weight_bounds=[1, 35])
-    parts = shares(mechanism, design)
+    parts = mechanism.shares(design)
     assert parts is not None
     allowed = [mechanism.sample_loss * part for part in parts]
     samples = [*product((0, 1), repeat=6)]
@@ -246,7 +245,7 @@ def test_a_stratum_taken_whole_no_longer_destroys_amplification(estimate: dict[s
 @pytest.mark.parametrize("design", [design for design, _ in DRAWS[3:]], ids=str)
 def test_clusters_follow_the_rule_for_any_mechanism(design: Design) -> None:
     mechanism = stated(design, TOTAL)
-    assert shares(mechanism, design) is None
+    assert mechanism.shares(design) is None
     assert programme_loss(design, float(mechanism.sample_loss)) == pytest.approx(1, abs=1e-8)
 
 

@@ -20,6 +20,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError
 from stirred.mechanisms.registry import settings_for
+from stirred.mechanisms.tables.query import schema_of
 from stirred.randomness.entropy import Entropy
 from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
@@ -27,7 +28,7 @@ from stirred.survey.estimates.checks import fault
 from stirred.survey.estimates.classes import Classes
 from stirred.survey.estimates.measure import Rows, Values, totals, variances
 from stirred.survey.estimates.mechanism import SurveyEstimates
-from stirred.survey.estimates.published import remark, schema_of
+from stirred.survey.estimates.published import columns_by, remark
 from stirred.survey.estimates.queries import Public, asked
 from stirred.survey.estimates.settings import Estimate
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed
@@ -489,7 +490,7 @@ def test_a_bundle_of_before_without_the_remark_is_still_whole() -> None:
     row = {"name": "mean y", "kind": "mean", "variable": "y", "where": "", "estimate": 5.0, "se_sampling": 3.0,
            "se_privacy": 4.0, "se": 5.0, "moe90": 8.0, "lci": -5.0, "uci": 15.0, "cv": 1.0}  # fmt: skip
     for flag, fine in (("F", True), ("F o", True), ("", False), ("E o", False)):
-        table = pl.DataFrame([{**row, "flag": flag}], schema=schema_of([]))
+        table = pl.DataFrame([{**row, "flag": flag}], schema=schema_of(columns_by([])))
         assert (fault(mechanism, table, as_read(table, "csv")) == "") is fine
 
 

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Self
 import polars as pl
 from pydantic import Field, model_validator
 
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.plain import PlainMechanism, PlainPlan, Probability, Settings
 from stirred.mechanisms.protocol import Fact
@@ -61,24 +60,20 @@ class CoinAnswers(PlainMechanism):
 
     @property
     def in_words(self) -> str:
-        """Return in one sentence what is done."""
         column, keep = self.settings.column, self.settings.keep
         return f"Randomised response: {column} is kept with probability {keep}, otherwise it becomes another."
 
     @property
     def disturbed(self) -> str:
-        """Say what is disturbed."""
         column, keep = self.settings.column, self.settings.keep
         return f"{column}: each value is replaced by another one with probability {1 - keep}"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that a file must have."""
         return (self.settings.column,)
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return what --verbose and --json say besides."""
         words = f"each {self.settings.column} is kept with probability {self.settings.keep}"
         return (Fact(label="coin", sentence=words, values={"keep": str(self.settings.keep)}),)
 
@@ -132,7 +127,6 @@ class CoinAnswers(PlainMechanism):
             )
 
     def draw(self, records: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
-        """Flip all coins once."""
         column, values = records[self.settings.column], self.settings.values
         place = {value: number for number, value in enumerate(values)}
         old = column.cast(pl.String).replace_strict(place, return_dtype=pl.Int64).to_numpy()

@@ -14,9 +14,11 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 import numpy as np
 from numba import njit
 
-from stirred.data.synth.census_codes import LARGEST_GQ, LARGEST_HOUSEHOLD, OLDEST
 from stirred.data.synth.census_shares import (
+    LARGEST_GQ,
+    LARGEST_HOUSEHOLD,
     NO_RENT,
+    OLDEST,
     OWNERS_FOLLOW_TABLE,
     SAME_GROUP,
     SAME_SEX,

@@ -27,8 +27,8 @@ from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
 from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.mechanisms.topdown.budget import DELTA, Shares
 from stirred.spec import catalogue
-from stirred.spec.convert_output import gdp_to_epsilon, zcdp_to_epsilon
-from stirred.spec.exact import Exact, exact, sqrt
+from stirred.spec.convert_output import zcdp_to_epsilon
+from stirred.spec.exact import Exact, exact
 
 LARGEST: Final = 99_999
 """Persons in a household at most: the bound of the production system on group quarters."""
@@ -78,12 +78,6 @@ class AccountTotal:
     def epsilon(self) -> Exact:
         """Return epsilon at delta 10^-10 by the paper's formula."""
         return zcdp_to_epsilon(exact(self.rho2), delta=DELTA)
-
-    @property
-    def sharper(self) -> tuple[Exact, Exact]:
-        """Return epsilon by the conversion of Canonne, Kamath and Steinke, and for continuous Gaussian noise."""
-        rho2 = exact(self.rho2)
-        return zcdp_to_epsilon(rho2, delta=DELTA, method="cks"), gdp_to_epsilon(sqrt(2 * rho2), delta=DELTA)
 
 
 def budget_text(name: str) -> str:
@@ -190,26 +184,22 @@ TotalsOptions: Any = create_model("TotalsOptions", **_files, largest=_largest)  
 
 def show_totals(options: Any, progress: Progress | None) -> Outcome:
     """Return parts, totals and the noise of every line of the budgets; of changed files, what changes."""
-    del progress
     files = {name: path for name in FILES if (path := getattr(options, name.replace("-", "_"))) is not None}
     found = parts({name: read_toml(path) for name, path in files.items()})
     sums = totals(found, largest=options.largest)
     by_part = [(p.name, p.unit, *map(_shown, (p.rho, p.printed, p.in_place, p.may_move))) for p in found]
     by_total = [(t.name, _shown(t.rho2), t.epsilon.shown(6)) for t in sums]
     by_line = [(part.name, *_noise(line)) for part in found for line in part.measured]
-    changed: list[tuple[str, str, str]] = []
-    if files:
-        before = parts()
-        old = _lines(before, totals(before, largest=options.largest), files)
-        new = _lines(found, sums, files)
-        rows = ((what, *(each.get(what, "not measured") for each in (old, new))) for what in {**old, **new})
-        changed = [(what, theirs, ours) for what, theirs, ours in rows if theirs != ours]
+    before = parts() if files else found
+    old, new = _lines(before, totals(before, largest=options.largest), files), _lines(found, sums, files)
+    rows = ((what, *(each.get(what, "not measured") for each in (old, new))) for what in {**old, **new})
+    changed = [(what, theirs, ours) for what, theirs, ours in rows if theirs != ours]
     grids = [
         Grid(header=("part", "unit", "rho", "printed", "in place", "may move"), rows=tuple(by_part)),
         Grid(header=("total", "rho squared", "epsilon at delta 1e-10"), rows=tuple(by_total)),
         Grid(header=("part", "counted", "rho", "sd", "95% within"), rows=tuple(by_line)),
     ]
-    if files:  # what a reader wants to know, who has changed a number
+    if files:  # who changed a number looks for this first
         grids = [Grid(header=("changed", "2020", "yours"), rows=tuple(changed)), *grids[:2]]
     accounts = ("rho", "printed", "run", "in_place", "may_move")
     return Outcome(
@@ -257,7 +247,6 @@ class BudgetOptions(BaseModel):
 
 def copy_budget(options: BudgetOptions, progress: Progress | None) -> Outcome:
     """Write the budget file of a part to change it."""
-    del progress
     if options.out.exists():
         raise bad_plan("it exists already", where=f"--out {options.out}", remedy="choose a new file")
     with file_at(options.out, private=False) as half:

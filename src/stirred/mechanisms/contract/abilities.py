@@ -125,6 +125,8 @@ class SwapCellLaw:
 class SwapFamily:
     """What all swaps of a kind have in common, whatever their settings: swaps within strata, which are compared.
 
+    They ask for households by single columns: those of a national file need not be in memory.
+
     ``scales`` are their settings by one number, from gentle to strong, where advice may propose them. Readers correct
     tables by the law of ``moved`` records, or by what is ``redrawn``; ``uncorrected`` says why they cannot, and what to
     do instead. With ``stratum_settings``, those that matter on one stratum and their defaults, a swap has

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
-from stirred.data import exposed
-from stirred.data.given import same_data, same_frame
-from stirred.data.microdata import Microdata
+from stirred.data import uniqueness
+from stirred.data.microdata import Microdata, same_data, same_frame
 from stirred.data.problems import bad_plan
 from stirred.data.public_tables import ReleasedTable
 from stirred.data.uniqueness import Uniqueness
@@ -307,11 +306,11 @@ def plan_doubts(plan: Plan) -> tuple[Doubt, ...]:
 def plan_exposure(plan: Plan) -> Uniqueness | None:
     """Return how many records are unique on what is published exactly; None where they are not counted."""
     data: Microdata = plan.origin.data
-    if not plan.publishes_fixed or not exposed.counted(data):
+    if not plan.publishes_fixed or not uniqueness.counted(data):
         return None
     # Who is unique on a column that is dropped is found by no one.
     shown = replace(data, keep_persons=tuple(plan.releases.get("persons", ())))
-    found = exposed.exposure(plan.specification, shown, exchanged=plan.origin.mechanism.areas)
+    found = uniqueness.exposure(plan.specification, shown, exchanged=plan.origin.mechanism.areas)
     return None if found is None else found[0]
 
 
@@ -327,8 +326,8 @@ def exposed_doubts(
         return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
     if not any(file.kind == "records" for file in plan.files(mechanism, plan.origin.data)):
         return
-    most = exposed.MOST_EXPOSED if most is None else most
-    if (doubt := exposed.exposed_doubt(found, most=most, set_by=set_by)) is not None:
+    most = uniqueness.MOST_EXPOSED if most is None else most
+    if (doubt := uniqueness.exposed_doubt(found, most=most, set_by=set_by)) is not None:
         yield doubt
 
 

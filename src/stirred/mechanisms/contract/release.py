@@ -101,10 +101,20 @@ class Release:
         return str(self)
 
 
+class Workplace(NamedTuple):
+    """Where a mechanism may keep what it draws piece by piece: a folder of the bundle, below ``internal``.
+
+    What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
+    """
+
+    folder: Path
+    progress: Path
+
+
 class Opening(NamedTuple):
     """What a draw starts from: file, plan, randomness, and the promise with the doubts that were accepted.
 
-    ``convert`` makes a released frame one of the caller's kind.
+    ``convert`` makes a released frame one of the caller's kind; a release in Python has no ``workplace``.
     """
 
     data: Microdata
@@ -112,6 +122,7 @@ class Opening(NamedTuple):
     entropy: Entropy
     specification: Specification
     convert: Callable[[Any], Any]
+    workplace: Workplace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

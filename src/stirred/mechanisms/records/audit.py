@@ -1,6 +1,6 @@
 """The bundle of a swap from its files alone: invariants, new identifiers, budget, strata and persons.
 
-Persons belong to released households, live where these do, and tell no order.
+Persons belong to released households, live where these do, and their order carries no information.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, as_text, issued_anew, rows_of, same_cells
 from stirred.data.codes import tells_records_apart
-from stirred.data.held_digest import held_digest
+from stirred.data.household_rows import held_digest
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.records.files import MOST_PERSONS, WITH_PERSONS
 from stirred.mechanisms.records.plan import SwapPlan
@@ -28,13 +28,10 @@ from stirred.spec.problems import StirredError
 from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
 
-if TYPE_CHECKING:
-    from stirred.mechanisms.records.engine import Swap
-
 _INVARIANTS: Final = "public/invariants.parquet"
 
 
-def audit_records(bundle: BundleFiles, mechanism: Swap | None, found: Findings) -> None:
+def audit_records(bundle: BundleFiles, mechanism: Any | None, found: Findings) -> None:
     """Check all that a swap says of its released records; None is a swap whose settings are not known in full."""
     data, persons = bundle.data, bundle.persons
     if data is None:
@@ -203,7 +200,7 @@ _SAME_SHARE: Final = 1e-9
 
 
 def _audit_promise(
-    bundle: BundleFiles, data: pl.DataFrame, ids: Sequence[str], mechanism: Swap | None, found: Findings
+    bundle: BundleFiles, data: pl.DataFrame, ids: Sequence[str], mechanism: Any | None, found: Findings
 ) -> None:
     """Plan the released files again and compare specification and strata; where that is not done, say so.
 
@@ -248,7 +245,7 @@ def _microdata(bundle: BundleFiles, data: pl.DataFrame, ids: Sequence[str]) -> M
     )
 
 
-def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Swap, found: Findings) -> None:
+def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Any, found: Findings) -> None:
     """Compare the published promise with the one computed again; every fact that differs is a finding."""
     published = bundle.specification
     differences = [*_differences(bundle, _computed(bundle, again, mechanism))]
@@ -267,7 +264,7 @@ def _audit_specification(bundle: BundleFiles, again: SwapPlan, mechanism: Swap, 
         found.unchecked.append("assumptions and theorems in the specification: another version of stirred wrote them")
 
 
-def _computed(bundle: BundleFiles, again: SwapPlan, mechanism: Swap) -> Specification:
+def _computed(bundle: BundleFiles, again: SwapPlan, mechanism: Any) -> Specification:
     """Return the promise computed again, with what no released file shows: dropped columns, stage and name.
 
     The stage is that of the plan; without a plan that states one, that of the specification itself is believed.
@@ -281,7 +278,7 @@ def _computed(bundle: BundleFiles, again: SwapPlan, mechanism: Swap) -> Specific
     stage, after = published.domain.stage, published.input_premetric.post_imputation
     if bundle.stage is not None:
         stage, said = bundle.stage
-        after = after_imputation(stage, said, flag=mechanism.imputed_flag)
+        after = after_imputation(stage, said, flag=mechanism.swap_law.imputed)
     domain = replace(computed.domain, stage=stage, identity=published.domain.identity)
     if bundle.source is None:
         domain = replace(domain, name=published.domain.name, dataset=published.domain.dataset)

@@ -19,21 +19,20 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, Codes, count, encode
-from stirred.data.columns import Columns
+from stirred.data.columns import Columns, RowRange, checksum_of, row_ranges, schema_of
 from stirred.data.frames import write_frame
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.pieces import RowRange, checksum_of, pieces_of, schema_of
 from stirred.data.problems import bad_plan
 from stirred.engines.codes import exchange_codes
 from stirred.engines.placed import PlacedTable, place_rows, same_rows
 from stirred.engines.protocol import ClusterEngine, bad_engine
 from stirred.mechanisms.protocol import PERSONS, RECORDS
+from stirred.mechanisms.records.files import PART, Rows, SwappedFile
 from stirred.mechanisms.records.kernels.addressing import Excerpt
 from stirred.mechanisms.records.law import Kernel
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.mechanisms.records.strata import Strata
-from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 from stirred.randomness.entropy import Entropy
 
 PIECE_ROWS: Final = 1 << 19  # rows that are read at once
@@ -75,7 +74,7 @@ def check_records(cluster: ClusterEngine, data: Microdata, plan: SwapPlan) -> No
 
 
 def _pieces(cluster: ClusterEngine, role: str) -> list[RowRange]:
-    return [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
+    return [*row_ranges(cluster.sources[role], most=PIECE_ROWS)]
 
 
 def _of_persons(data: Microdata) -> list[str]:

@@ -1,7 +1,7 @@
 """The engine of swaps: roles of columns, plan and doubts, the draw, the released file, its checks and pages.
 
-A mechanism of this family is settings and a law (``law.SwapLaw``); everything else is here, once. A step before or
-after the exchange overrides what it changes (``steps``).
+A mechanism of this family is settings, a law (``law.SwapLaw``) and steps before or after the exchange
+(``law.SwapStep``); everything else is here, once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
 from importlib import import_module
@@ -22,10 +22,9 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
 from stirred.data.column_doubts import SwapColumns, revealing_columns
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, as_microdata
 from stirred.data.missing import missing_doubts
-from stirred.data.problems import DataError, bad_plan, number
+from stirred.data.problems import DataError, PlanError, bad_plan, number
 from stirred.data.record_doubts import identifier_doubts
 from stirred.engines.protocol import LOCAL, ClusterEngine, Engine
 from stirred.mechanisms.protocol import (
@@ -43,17 +42,17 @@ from stirred.mechanisms.protocol import (
     StratumAudit,
     SwapCellLaw,
     SwapFamily,
+    Workplace,
     Written,
 )
 from stirred.mechanisms.records import pages
 from stirred.mechanisms.records.audit import audit_records
-from stirred.mechanisms.records.doubts import empty_promise, similar_in_roles
-from stirred.mechanisms.records.files import record_files, swap_files
-from stirred.mechanisms.records.law import SwapStep, tables_with_margins
-from stirred.mechanisms.records.plan import SwapPlan, swap_budget
+from stirred.mechanisms.records.family import FamilyMember, refuse_alone
+from stirred.mechanisms.records.files import SwappedFile, record_files, swap_files
+from stirred.mechanisms.records.law import StratumLaw, SwapStep
+from stirred.mechanisms.records.plan import SwapPlan, empty_promise, similar_in_roles, swap_budget
 from stirred.mechanisms.records.roles import Roles, SwapSettings, check_names, roles_in
-from stirred.mechanisms.records.strata import Strata, rate_for
-from stirred.mechanisms.records.swapped_file import SwappedFile, held_parts
+from stirred.mechanisms.records.strata import Strata, held_parts, rate_for
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain, after_imputation
@@ -65,6 +64,7 @@ from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import Problem
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
@@ -88,18 +88,21 @@ class RecordSwap(Mechanism):
     """Records of which some exchange their ``swap`` values: the life of a release, whatever decides who exchanges.
 
     Settings are given by keyword, ``PermutationSwap(match=["size"], swap=["county"], rate="1/20")``. ``swap_law`` is
-    made of them, with exact numbers; its fields, such as ``rate``, are attributes of the swap too.
-    ``with_settings`` changes single ones.
+    made of them, with exact numbers (``swap.swap_law.rate``). ``with_settings`` changes single ones.
     """
 
     # What changes other columns than the exchanged ones, for those where something does.
     perturbed_by: ClassVar[str] = ""
 
     if TYPE_CHECKING:
+        steps: tuple[SwapStep, ...]
+        hold: tuple[str, ...] | None  # variables to release besides; None where that is everything else
         swap_law: Any
         match: tuple[str, ...]
         swap: tuple[str, ...]
         outside: tuple[str, ...]  # the released variables that no invariant fixes: none for most swaps
+    else:
+        steps, hold = (), None
 
     settings: Any
     threads: int | None = None
@@ -120,17 +123,10 @@ class RecordSwap(Mechanism):
     def with_settings(self, **changed: Any) -> Self:
         return type(self)(self.settings, threads=self.threads, engine=self.engine, **changed)
 
-    def __getattr__(self, name: str) -> Any:
-        # The exact settings of the law and of the steps around it.
-        for part in (self.__dict__.get("swap_law"), *self.__dict__.get("steps", ())):
-            if part is not None and name in {each.name for each in fields(part)}:
-                return getattr(part, name)
-        raise AttributeError(f"{type(self).__name__} has no {name}")
-
     def __eq__(self, other: object) -> bool:
         # By exact numbers, however the settings write them.
         names = ("swap_law", "unit", "settings_from", "steps", "match", "swap", "hold")
-        return type(self) is type(other) and all(getattr(self, n, None) == getattr(other, n, None) for n in names)
+        return type(self) is type(other) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:
         return hash((type(self), self.match, self.swap))
@@ -150,13 +146,38 @@ class RecordSwap(Mechanism):
 
     def _narrowed(self, data: Microdata) -> Microdata:
         """Return the data with only those person columns that are released."""
-        return data
+        return data if self.hold is None or data.persons is None else replace(data, keep_persons=self.hold)
+
+    def _promise(
+        self,
+        data: Microdata,
+        columns: Sequence[str],
+        *,
+        multiverse: Multiverse,
+        budget: Budget,
+        assumptions: tuple[str, ...],
+        theorem: tuple[str, ...],
+        post_imputation: bool | None = None,
+    ) -> Specification:
+        """Return a promise about a single record of files with these columns."""
+        types = (self.unit,) if data.persons is None else (self.unit, "person")
+        premetric = InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation)
+        domain = Domain.of_file(data.name, stage=data.stage, record_types=types, columns=tuple(columns))
+        flavor = Flavor(domain=domain, multiverse=multiverse, input_premetric=premetric, output_premetric=PURE)
+        return Specification(
+            flavor=flavor,
+            budget=budget,
+            assumptions=assumptions,
+            relies_on=(ONE_RUN,),
+            theorem=theorem,
+            settings_from=self.settings_from,
+        )
 
     # ---- the release
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Swap once. The result is an unordered table: rows come out in an order independent of the input."""
-        microdata, plan, entropy, promised, convert = opening
+        microdata, plan, entropy, promised, convert, _ = opening
         drawn = self._swapped(self._narrowed(microdata), replace(plan, specification=promised), entropy, progress)
         file: SwappedFile = drawn["file"]
         public = Frames(file.tables, convert=convert, files=file.files)
@@ -164,7 +185,7 @@ class RecordSwap(Mechanism):
 
     def _swapped(self, data: Microdata, plan: Any, entropy: Entropy, progress: Progress | None) -> dict[str, Any]:
         """Return the swapped ``file``, which stays inside; the released tables are made of it in parts."""
-        from stirred.mechanisms.records.kernels.order import release_order
+        from stirred.mechanisms.records.kernels.partition import release_order
 
         given, swap = self._before(data, plan, entropy)
         swapped = swap.codes.copy()
@@ -192,17 +213,27 @@ class RecordSwap(Mechanism):
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
         from stirred.mechanisms.records.evidence import verify_swap
 
-        return verify_swap(data, plan, release, written, own=self._own_checks(plan, release))
+        return verify_swap(data, plan, release, written, own=self.swap_law.checks(plan, release))
 
-    def _own_checks(self, plan: Any, release: Release) -> list[Check]:
-        """Return what a draw must satisfy besides the invariants."""
-        return []
+    # ---- small files, for audits
+
+    @property
+    def _audited(self) -> Any:
+        """Return what decides which small files are enumerated: a step, or the law without any."""
+        return self.steps[0] if self.steps else self.swap_law
 
     def law(self, dataset: Any) -> Law:
-        return cast(Law, self.swap_law.on_small(dataset))
+        law: StratumLaw = reduce(lambda known, step: step.on_small(known), self.steps, self.swap_law.on_small)
+        return law(dataset)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        return [tables_with_margins(hold, swap) for hold, swap in self.swap_law.audited]
+        return cast(list[list[Hashable]], self._audited.universes())
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        columns, settings = self._audited.small(universe[0], swap=self.swap)
+        return cast(
+            Specification, self.with_settings(**settings).plan(pl.DataFrame(columns), doubts=False).specification
+        )
 
 
 class Swap(RecordSwap):
@@ -211,16 +242,11 @@ class Swap(RecordSwap):
     settings_model: ClassVar[type[SwapSettings]]
     # Each is advised and compared with the others; ``registry.family`` lists them.
     family: ClassVar[SwapFamily] = SwapFamily()
-    by_column: ClassVar[bool] = True
-    # Why it is not said whom it changes, and what to do instead, where that depends on what it protects.
-    unsaid: ClassVar[tuple[str, str] | None] = None
 
     settings: SwapSettings
 
     if TYPE_CHECKING:
-        steps: tuple[SwapStep, ...]
         matched: tuple[str, ...]  # all variables that any exchange matches on; they are held
-        hold: tuple[str, ...] | None  # variables to release besides; None where that is everything else
 
         def plan(self, data: Any, *, doubts: bool = True) -> SwapPlan: ...
 
@@ -240,6 +266,12 @@ class Swap(RecordSwap):
             object.__setattr__(self, name, value)
         check_names(matched=self.matched, swap=self.swap, hold=self.hold)
 
+    @classmethod
+    def members(cls, plan: SwapPlan) -> list[FamilyMember]:
+        """Return what this swap could be on the file of a plan of the family; refuse a plan that cannot be compared."""
+        refuse_alone(plan)
+        return [FamilyMember(kind=cls, scale=scale, plan=plan) for scale in cls.family.scales]
+
     # ---- roles
 
     @property
@@ -256,19 +288,11 @@ class Swap(RecordSwap):
         """Say at which rate records are exchanged."""
         return "rates that depend on these" if self.swap_law.rules else f"a rate of {self.swap_law.base_rate}"
 
-    @property
-    def imputed_flag(self) -> str | None:
-        """Return the column that flags imputed records, where a swap leaves these out."""
-        return None
-
-    def _narrowed(self, data: Microdata) -> Microdata:
-        if self.hold is None or data.persons is None:
-            return data
-        return replace(data, keep_persons=self.hold)
-
     def _roles(self, data: Microdata) -> Roles:
-        after_imputation(data.stage, data.post_imputation, flag=self.imputed_flag)  # refuses what contradicts itself
-        roles = roles_in(data, matched=self.matched, swap=self.swap, hold=self.hold, unit=self.unit)
+        # Refuses what contradicts itself.
+        after_imputation(data.stage, data.post_imputation, flag=self.swap_law.imputed)
+        further = [*self.swap_law.problems(data)]
+        roles = roles_in(data, matched=self.matched, swap=self.swap, hold=self.hold, unit=self.unit, further=further)
         if {*roles.hold} <= {*self.match} and data.persons is None:
             raise bad_plan(
                 "there is nothing to hold besides the match variables, so swapping changes nothing",
@@ -320,26 +344,15 @@ class Swap(RecordSwap):
 
         ``untouched`` counts the records of strata with nothing to swap: both margins together determine them.
         """
-        persons = data.persons is not None
-        multiverse = self.multiverse(roles.hold, persons=persons, outside=self.outside)
-        after = after_imputation(data.stage, data.post_imputation, flag=self.imputed_flag)
-        promised = Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    data.name,
-                    stage=data.stage,
-                    record_types=(self.unit, "person") if persons else (self.unit,),
-                    columns=roles.columns,
-                ),
-                multiverse=replace(multiverse, consequences=self._determined(untouched, of=data.households.height)),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=after),
-                output_premetric=PURE,
-            ),
+        multiverse = self.multiverse(roles.hold, persons=data.persons is not None, outside=self.outside)
+        promised = self._promise(
+            data,
+            roles.columns,
+            multiverse=replace(multiverse, consequences=self._determined(untouched, of=data.households.height)),
             budget=budget,
             assumptions=ASSUMPTIONS,
-            relies_on=(ONE_RUN,),
             theorem=self.swap_law.theorem,
-            settings_from=self.settings_from,
+            post_imputation=after_imputation(data.stage, data.post_imputation, flag=self.swap_law.imputed),
         )
         promised = self.swap_law.promised(promised, unit=self.unit)
         return reduce(lambda known, step: step.promised(known, unit=self.unit), self.steps, promised)
@@ -367,7 +380,7 @@ class Swap(RecordSwap):
         return tuple(each for each, own in zip(tables, (swap, held), strict=True) if own or not outside)
 
     def _determined(self, untouched: int, *, of: int) -> tuple[str, ...]:
-        """Say about how many records the invariants tell everything: in their strata one margin is a single cell."""
+        """Say about how many records the invariants say everything: in their strata one margin is a single cell."""
         if not untouched:
             return ()
         records = number(untouched, records_of(self.unit, 1))
@@ -380,7 +393,7 @@ class Swap(RecordSwap):
 
     def doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
         data = self._narrowed(data)
-        yield from self._empty(plan)
+        yield from self.steps[0].doubts(plan) if self.steps else empty_promise(plan)
         yield from missing_doubts(data.households, self.coded_columns, codes=data.not_missing)
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
         searched = SwapColumns(
@@ -397,9 +410,10 @@ class Swap(RecordSwap):
         yield from revealing_columns(data, searched)
         yield from similar_in_roles(plan.strata, plan.swap)
 
-    def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
-        """Yield the doubt about an empty promise: nothing to swap, or nothing promised."""
-        yield from empty_promise(plan)
+    @property
+    def hidden(self) -> Problem | None:
+        """Return why it is not said whom it changes, where that depends on counts that it protects."""
+        return next((each.hidden for each in (self.swap_law, *self.steps) if each.hidden is not None), None)
 
     def areas_changed(self, plan: SwapPlan) -> Any:
         """Return for each combination of swap values how many records have it and which share is expected to change.
@@ -407,12 +421,12 @@ class Swap(RecordSwap):
         A function of the invariants. Small areas are where swaps of the family differ most. None where a response
         protects the areas themselves.
         """
-        if self.unsaid is not None:
-            raise bad_plan(self.unsaid[0], where=self.name, remedy=self.unsaid[1])
+        if self.hidden is not None:
+            raise PlanError([self.hidden])
         if {*plan.perturbed} & {*self.swap}:
             return None
         # The plan may be that of another member, whose invariants are the same.
-        swap, margins, share = plan.swap, plan.strata.margins, self.swap_law.changed_where_live(plan.strata, plan.swap)
+        swap, margins, share = plan.swap, plan.strata.margins, self.swap_law.changed(plan.strata, plan.swap)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
         changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
         own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
@@ -452,9 +466,12 @@ class Swap(RecordSwap):
             return found
         return SwappedFile.of(data, plan.hold, known=plan.strata.coded, **exchanged)
 
-    def warm(self) -> None:
-        for name in ("order", *self.swap_law.passes):
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
+        for name in ("partition", *self.swap_law.passes):
             import_module(f"stirred.mechanisms.records.kernels.{name}")
+        if self.engine is not None:
+            _bulk().check_blocks(self.engine, plan.strata)  # how much memory a task has is known only now
+            _bulk().check_records(self.engine, self._narrowed(data), plan)
 
     def on(self, engine: Engine) -> Self:
         if engine.name == LOCAL:
@@ -463,11 +480,6 @@ class Swap(RecordSwap):
             return super().on(engine)  # refused
         _ = engine.sources["households"]  # refused here, in the plan, if the records are not those in the files
         return replace(self, engine=cast(ClusterEngine, engine))
-
-    def recheck(self, data: Microdata, plan: SwapPlan) -> None:
-        if self.engine is not None:
-            _bulk().check_blocks(self.engine, plan.strata)  # how much memory a task has is known only now
-            _bulk().check_records(self.engine, self._narrowed(data), plan)
 
     def premises(self, plan: SwapPlan) -> dict[str, str]:
         # The draw is addressed by these: files that are read otherwise would get the same decisions for other records.
@@ -494,7 +506,7 @@ class Swap(RecordSwap):
 
     @property
     def stratum_law(self) -> str:
-        return self.swap_law.stratum_law
+        return next((step.stratum_law for step in self.steps), self.swap_law.stratum_law)
 
     def strata_table(self, strata: Strata) -> pl.DataFrame:
         """Return the strata as they are published, with the settings a reader needs to know the law."""
@@ -517,28 +529,26 @@ class Swap(RecordSwap):
 
     @property
     def cell_law(self) -> SwapCellLaw | None:
-        moved, law = self.family.moved, self.swap_law
-        if moved is None or law.protects_moves:
+        family, law = self.family, self.swap_law
+        if law.hidden is not None or (family.moved is None and family.redrawn is None):
             return None
-        rate_of = partial(rate_for, rules=law.rules, default=law.base_rate)
-        return SwapCellLaw(match=self.match, swap=self.swap, rate_of=rate_of, moved=moved)
+        found = SwapCellLaw(
+            match=self.match,
+            swap=self.swap,
+            rate_of=partial(rate_for, rules=law.rules, default=law.base_rate),
+            moved=family.moved,
+            redrawn=family.redrawn,
+            redraw_law=law.redraw_law,
+        )
+        return reduce(lambda known, step: step.cells(known), self.steps, found)
 
     @property
     def no_closed_form(self) -> str:
         return "" if self.cell_law is not None else f"the error of the {self.stratum_law} swap has no closed form"
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss on a stratum where hold and swap values occur this often, beside every bound."""
+        """Return the exact loss on a stratum where hold and swap values occur this often, with every bound."""
         return self.swap_law.stratum_audit(hold, swap)
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        records = {"held": [h for h, _ in first], self.swap[0]: [s for _, s in first]}
-        return self._one_stratum().plan(pl.DataFrame(records), doubts=False).specification
-
-    def _one_stratum(self) -> Self:
-        """Return the same swap on a file of one stratum, with one swap and one hold variable."""
-        return self.with_settings(match=(), swap=self.swap[:1], hold=("held",))
 
 
 class RatedSwap(Swap):
@@ -546,15 +556,18 @@ class RatedSwap(Swap):
 
     def setting_in_words(self, epsilon: Exact) -> str:
         others = ", others by match value" if self.swap_law.rules else ""
-        return "".join([f"rate {percent(self.swap_law.base_rate)}{others}", *(s.setting_in_words for s in self.steps)])
+        return "".join(
+            [f"rate {percent(self.swap_law.base_rate)}{others}", *(step.words.setting for step in self.steps)]
+        )
 
     def rate_losses(self, plan: SwapPlan) -> RateLosses:
-        law, of_file = self.swap_law, (plan.strata, plan.swap)
-        return RateLosses(
+        law, of_file = self.swap_law, (plan.exposed, plan.swap)
+        found = RateLosses(
             losses=partial(law.losses, *of_file),
             gentlest=partial(law.rate_reaching, *of_file),
             reaching=partial(law.rates_reaching, *of_file),
         )
+        return reduce(lambda known, step: step.rate_losses(known, plan), self.steps, found)
 
 
 def _bulk() -> Any:

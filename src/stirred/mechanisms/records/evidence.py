@@ -19,9 +19,8 @@ from stirred.data.columns import Columns, ParquetColumns, gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
-from stirred.mechanisms.records.files import WITH_PERSONS, fixed_tables
+from stirred.mechanisms.records.files import PART, WITH_PERSONS, Rows, SwappedFile, fixed_tables
 from stirred.mechanisms.records.plan import RecordPlan, SwapPlan
-from stirred.mechanisms.records.swapped_file import PART, Rows, SwappedFile
 
 # Up to here every written person is also led back to the household it came from, by the ids alone.
 PERSONS_RELINKED = 5_000_000

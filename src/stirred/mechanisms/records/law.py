@@ -7,25 +7,33 @@ the life of a release and asks its law. Exact laws on small files, by enumeratio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import permutations
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from stirred.data.codes import Coded, Codes
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Curve, Progress, StratumAudit
-from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
-from stirred.mechanisms.records.strata import Rule, Shares, Strata, StratumRow, find_strata
-from stirred.mechanisms.records.swapped_file import Part
+from stirred.mechanisms.protocol import (
+    Check,
+    Curve,
+    Progress,
+    RateLosses,
+    RedrawLaw,
+    Release,
+    StratumAudit,
+    SwapCellLaw,
+)
+from stirred.mechanisms.records.plan import OwnLoss, SwapPlan, empty_promise
+from stirred.mechanisms.records.strata import Part, Rule, Shares, Strata, StratumRow, find_strata
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.law import Law
 from stirred.spec.problems import Problem
@@ -37,19 +45,17 @@ Kernel = partial[int]
 Policy = PermutationSwapping | Derived
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberScale:
-    """The settings of a swap by one number, in steps from the gentlest to the strongest: advice compares by these.
+# From the (hold, swap) pairs of one stratum to the law of the released pairs.
+StratumLaw = Callable[[Any], Law]
+# The records of a small file: match, hold and swap values.
+File = tuple[tuple[Any, ...], ...]
 
-    ``value`` returns the ``setting`` of a step as a plan writes it, by default a rate to a hundredth of a percent.
-    ``others`` are the settings that all steps share.
-    """
 
-    name: str
-    setting: str = "rate"
-    steps: int = 9_999
-    value: Callable[[int], str] = lambda step: f"{Decimal(step) / 100}%"
-    others: Mapping[str, Any] = field(default_factory=dict)
+class SmallFile(NamedTuple):
+    """A file of one stratum as columns, and the settings of a swap that are other ones there."""
+
+    columns: Mapping[str, Sequence[Any]]
+    settings: Mapping[str, Any]
 
 
 class SwapLaw(ABC):
@@ -88,10 +94,24 @@ class SwapLaw(ABC):
 
     # ---- the strata, and whom the law moves in them
 
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        """Yield what is wrong with the columns of a file that only this law reads."""
+        yield from ()
+
     @property
     def rules(self) -> Sequence[Rule]:
         """Return the rates of strata with given match values."""
         return ()
+
+    @property
+    def imputed(self) -> str | None:
+        """Return the column that flags imputed records, where these are left out."""
+        return None
+
+    @property
+    def redraw_law(self) -> RedrawLaw | None:
+        """Return from what swap values are redrawn, where they are not exchanged."""
+        return None
 
     @property
     def base_rate(self) -> Fraction:
@@ -114,21 +134,24 @@ class SwapLaw(ABC):
         """Return the expected share of records that move, for each stratum; not a number where that is protected."""
 
     def changed(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the expected share of records that change their swap value, for each value of each stratum."""
+        """Return the expected share of records that change their swap value, for each value of each stratum.
+
+        It is 0 in strata that are not live.
+        """
         margins, moved = strata.margins, self.moved(strata, swap)
         # Permutations that move as many are as likely: a moved record goes to any other's place.
         stratum = margins.stratum
         n = strata.records[stratum].astype(np.float64)
-        return np.asarray(moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1))
-
-    def changed_where_live(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the same, 0 in strata that are not live."""
-        return np.where(strata.live[strata.margins.stratum], self.changed(strata, swap), 0.0)
+        changed = moved[stratum] * (n - margins.count) / np.maximum(n - 1, 1)
+        return np.where(strata.live[stratum], changed, 0.0)
 
     @property
-    def protects_moves(self) -> bool:
-        """Say whether whom it moves depends on counts that it protects; mean and variance of cells do, too (R18)."""
-        return False
+    def hidden(self) -> Problem | None:
+        """Return why it is not said whom it changes, where that depends on counts that it protects.
+
+        Mean and variance of cells depend on these, too (R18).
+        """
+        return None
 
     def decisive(self, strata: Strata) -> StratumRow | None:
         """Return the stratum that sets the loss, where rates differ; None where there is nothing to say."""
@@ -145,13 +168,26 @@ class SwapLaw(ABC):
     def kernel(self, strata: Strata, swap: Coded) -> Kernel:
         """Return the exchange of swap codes within strata, with everything it needs but the codes themselves."""
 
+    def checks(self, plan: SwapPlan, release: Release) -> list[Check]:
+        """Return what a draw must satisfy besides the invariants; raise where it does not."""
+        return []
+
     @abstractmethod
     def on_small(self, records: Any) -> Law:
         """Return the exact law of the swapped table for the (hold, swap) pairs of one small stratum."""
 
+    def universes(self) -> list[list[Hashable]]:
+        """Return small files of one stratum, by the margins that they share: audits compare all of a universe."""
+        return [tables_with_margins(hold, swap) for hold, swap in self.audited]
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return such a file as columns: one variable on each side."""
+        columns = {"held": [held for held, _ in records], swap[0]: [value for _, value in records]}
+        return SmallFile(columns, {"match": (), "swap": swap[:1], "hold": ("held",)})
+
     @abstractmethod
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss on a stratum where hold and swap values occur this often, beside its bounds."""
+        """Return the exact loss on a stratum where hold and swap values occur this often, with its bounds."""
 
     # ---- other rates
 
@@ -185,33 +221,35 @@ class SwapLaw(ABC):
         return None
 
 
-class SwapStep:
+class StepWords(NamedTuple):
+    """What pages say of a step."""
+
+    setting: str  # behind the rate
+    columns: str  # that it adds to strata.parquet
+    moved: str = ""  # whom it changes besides the swap
+    readers: tuple[str, ...] = ()  # what readers of the released tables must know
+
+
+class SwapStep(ABC):
     """Something done to the records before they exchange values, or after: a value, a frozen dataclass in practice.
 
-    Here is what it means to do nothing. A swap has any number of steps, and its engine takes them one after the other.
+    The engine takes the steps of a swap one after the other; the first one decides which small files are audited. What
+    has a default here does nothing.
     """
 
     __slots__ = ()
 
-    @property
-    def setting_in_words(self) -> str:
-        """Return its settings in a few words, behind the rate."""
-        return ""
+    stratum_law: ClassVar[str]  # the name of a swap with this step in strata.parquet
 
     @property
-    def moved_besides(self) -> str:
-        """Say whom it changes besides the swap."""
-        return ""
+    @abstractmethod
+    def words(self) -> StepWords:
+        """Return what pages say of it."""
 
     @property
-    def columns_in_words(self) -> str:
-        """Say what it adds to strata.parquet."""
-        return ""
-
-    @property
-    def done_in_words(self) -> Sequence[str]:
-        """Say what readers of the released tables must know of it."""
-        return ()
+    @abstractmethod
+    def columns(self) -> Mapping[str, str]:
+        """Return its settings that ``strata.parquet`` repeats for every stratum, by column."""
 
     @property
     def outside(self) -> tuple[str, ...]:
@@ -224,9 +262,9 @@ class SwapStep:
         return ()
 
     @property
-    def columns(self) -> Mapping[str, str]:
-        """Return its settings that ``strata.parquet`` repeats for every stratum, by column."""
-        return {}
+    def hidden(self) -> Problem | None:
+        """Return why it is not said whom the swap changes, where that depends on counts that it protects."""
+        return None
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
         """Yield what is wrong with the columns of a file, of which those are released and not matched."""
@@ -236,22 +274,48 @@ class SwapStep:
         """Return the budget with this step; ``strata`` are those of the file without the columns outside."""
         return policy
 
+    @abstractmethod
     def promised(self, specification: Specification, *, unit: str) -> Specification:
         """Return the promise with what the step adds."""
-        return specification
 
+    @abstractmethod
     def planned(self, swap: Any, plan: SwapPlan) -> SwapPlan:
         """Return the plan of a swap with what the step says and needs."""
-        return plan
+
+    def doubts(self, plan: SwapPlan) -> Iterator[Doubt]:
+        """Yield the doubts about a promise as a whole: too little moves, or nothing is promised."""
+        return empty_promise(plan)
+
+    def rate_losses(self, losses: RateLosses, plan: SwapPlan) -> RateLosses:
+        """Return how the loss follows from a rate with this step, from how it does without."""
+        return losses
+
+    def cells(self, law: SwapCellLaw) -> SwapCellLaw:
+        """Return how a swap with this step treats the cells of tables, from how it does without."""
+        return law
 
     def before(self, data: Microdata, entropy: Entropy) -> Microdata:
         """Return the file that is swapped."""
         return data
 
-    def after(
+    def after(  # noqa: B027 (most steps come before)
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
     ) -> None:
         """Exchange once more, in place."""
+
+    # ---- small files of one stratum, for audits
+
+    @abstractmethod
+    def on_small(self, swap: StratumLaw) -> StratumLaw:
+        """Return the exact law of a small file with this step, from that of the exchange alone."""
+
+    @abstractmethod
+    def universes(self) -> list[list[Hashable]]:
+        """Return small files by what they share: audits compare all of a universe."""
+
+    @abstractmethod
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return such a file as columns."""
 
 
 # ---- exact laws on small files ----------------------------------------------------------------------------
@@ -273,6 +337,23 @@ def permutation_law(records: Sequence[tuple[Hashable, Hashable]], chance: Callab
         outcomes[table] = outcomes.get(table, Fraction(0)) + chance(sigma)
     total = sum(outcomes.values())
     return Law({table: p / total for table, p in outcomes.items()})
+
+
+def chained(first: Law, then: Callable[[Any], Law]) -> Law:
+    """Return the law of a second mechanism applied to what the first released."""
+    outcomes: dict[Hashable, Fraction] = {}
+    for middle, p in first.probabilities.items():
+        for outcome, q in then(middle).probabilities.items():
+            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + p * q
+    return Law(outcomes)
+
+
+def together(laws: Iterable[Law], rows: Callable[[Any], Iterable[Any]]) -> Law:
+    """Return the law of the rows of independent outcomes, taken together in one file."""
+    law = Law.certain(())
+    for each in laws:
+        law = law.times(each).pushed(lambda both: tuple(sorted([*both[0], *rows(both[1])])))  # type: ignore[index]
+    return law
 
 
 def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:

@@ -1,28 +1,21 @@
-"""What a swap says for people: the facts of its plan, what a reader may conclude, and its part of the report."""
+"""What a swap says for people: what a reader of its tables may conclude, and its part of the report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
+from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Section, Table, Typical
+from stirred.mechanisms.protocol import Block, Grid, Headline, Mechanism, Section, Table, Typical
+from stirred.mechanisms.records.plan import SwapPlan
 from stirred.spec.budget import Derived
-from stirred.spec.document import number_out
-from stirred.spec.exact import Exact
 from stirred.spec.invariant import plural
 from stirred.spec.number_text import percent
-
-if TYPE_CHECKING:
-    from stirred.data.microdata import Microdata
-    from stirred.mechanisms.records.engine import Swap
-    from stirred.mechanisms.records.plan import SwapPlan
-    from stirred.mechanisms.records.strata import Strata, StratumRow
-
 
 UNDO: Final = "stirred unswap TABLE.csv --bundle DIR --out FILE.csv"
 NOTHING_SWAPPED: Final = "Nothing was swapped: every count is exact, and the file is published as it is."
@@ -31,7 +24,6 @@ _STRATA_SHOWN: Final = 40
 _NAMES_SHOWN: Final = 3
 _SIZES: Final = ((1, 9), (10, 99), (100, 999), (1_000, 10**15))
 _NINE_IN_TEN: Final = 1.645  # standard deviations of a normal error
-_STRATA_LISTED: Final = 50
 
 
 def nothing_swapped(plan: SwapPlan) -> bool:
@@ -39,83 +31,10 @@ def nothing_swapped(plan: SwapPlan) -> bool:
     return not plan.perturbed and (plan.strata.largest_live is None or plan.strata.moved == 0)
 
 
-# ---- the facts of a plan ----------------------------------------------------------------------------------
-
-
-def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
-    """Return the numbers of a plan, and what it says of its strata and of whom it moves."""
-    strata, largest, exact = plan.strata, plan.strata.largest_live, plan.exact_loss
-    losses = {each.name: each.specification.budget.realised for each in plan.further}
-    losses["paper_epsilon"] = plan.paper_epsilon
-    live, count, decisive = int(strata.live.sum()), strata.exact_records, plan.decisive
-    size = number(largest.records, "record") if largest else "none is live"
-    named = f" ({values})" if largest and (values := _match_values(strata, largest)) else ""
-    found = [
-        Fact(values={key: value for name, loss in losses.items() for key, value in _loss(name, loss).items()}),
-        Fact(
-            values={
-                "exact_loss": None if exact is None else number_out(exact),
-                "exact_loss_expression": None if exact is None else str(exact),
-                "records": int(strata.records.sum()),
-            }
-        ),
-        Fact(
-            label="strata",
-            sentence=f"{strata.count:,}, of which {live:,} have something to swap",
-            values={"strata": strata.count, "live_strata": live},
-        ),
-        Fact(
-            label="largest",
-            sentence=f"{size}{named}",
-            values={"largest_live_stratum": largest.records if largest else 0},
-        ),
-        _moved(plan),
-    ]
-    if count and plan.perturbed:  # where nothing is, they are listed with what is not protected
-        but = f"in strata with nothing to swap, but for the response on {', '.join(plan.perturbed)}"
-        found.append(Fact(label="unchanged", sentence=f"{number(count, 'record')} {but}"))
-    if decisive is not None:
-        values = _match_values(strata, decisive) or "all records"
-        words = f"{values}: {number(decisive.records, 'record')} at rate {decisive.rates}"
-        found.append(Fact(label="loss set by", sentence=words))
-    listed = [
-        {
-            "match": dict(zip(strata.match, map(str, each.values), strict=True)),
-            "records": each.records,
-            "live": each.live,
-            "rate": str(each.rates),
-            "expected_share_moved": each.share,
-        }
-        for each in strata.largest(_STRATA_LISTED)
-    ]
-    return (*found, Fact(values={"largest_strata": listed}, for_plans=True, confidential=True))
-
-
-def _loss(name: str, loss: Exact) -> dict[str, Any]:
-    return {name: number_out(loss), f"{name}_exact": str(loss)}
-
-
-def _match_values(strata: Strata, stratum: StratumRow) -> str:
-    return ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
-
-
-def _moved(plan: SwapPlan) -> Fact:
-    """Say how many records are expected to move, or to change where the law is one of values and not of records."""
-    share = plan.strata.moved
-    values = {"expected_share_moved": share}
-    if share is None:
-        why = "with rates by hold and swap values together it depends on counts that are protected"
-        return Fact(label="moved", sentence=f"not said: {why}", values=values)
-    label = "changed" if plan.moved_get == "another value" else "moved"
-    besides = "".join(step.moved_besides for step in plan.origin.mechanism.steps)
-    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{besides}"
-    return Fact(label=label, sentence=sentence, values=values)
-
-
 # ---- what a reader may conclude ---------------------------------------------------------------------------
 
 
-def exactness(mechanism: Swap, table: Table, data: Microdata, plan: SwapPlan) -> str:
+def exactness(mechanism: Any, table: Table, data: Microdata, plan: SwapPlan) -> str:
     """Say whether a table is one that swapping cannot change.
 
     Tables of match and swap variables, and tables of held variables, are exact; those that cross a
@@ -135,7 +54,7 @@ def exactness(mechanism: Swap, table: Table, data: Microdata, plan: SwapPlan) ->
     return "disturbed by swapping"
 
 
-def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
+def swap_conclusions(mechanism: Any, plan: SwapPlan) -> list[str]:
     """Return what a reader of swapped records may conclude."""
     if nothing_swapped(plan):
         return [NOTHING_SWAPPED]
@@ -148,7 +67,7 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     return [
         *([f"Counts of {crossed}, and any sums of them, are exact."] if crossed else []),
         *([f"Counts of anything held ({', '.join(held)}), without {swapped}, are exact."] if held else []),
-        *(words for step in mechanism.steps for words in step.done_in_words),
+        *(words for step in mechanism.steps for words in step.words.readers),
         f"Counts that cross {swapped} with {with_} are disturbed: {many} carry another "
         f"record's {swapped}. Associations between {swapped} and {with_} are weakened.",
         *(f"Not protected: {item}." for item in plan.specification.multiverse.consequences),
@@ -156,7 +75,7 @@ def swap_conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     ]
 
 
-def reading_tables(mechanism: Swap, plan: SwapPlan) -> list[str]:
+def reading_tables(mechanism: Any, plan: SwapPlan) -> list[str]:
     """Say where tables come from, and how to undo their bias."""
     undo = "" if nothing_swapped(plan) else correction_in_words(mechanism, plan)
     return [*Mechanism.reading_tables(mechanism, plan), *([undo] if undo else [])]
@@ -169,7 +88,7 @@ def crossed_with(plan: SwapPlan) -> str:
     return ", ".join(alone) or "held variables"
 
 
-def correction_in_words(mechanism: Swap, plan: SwapPlan) -> str:
+def correction_in_words(mechanism: Any, plan: SwapPlan) -> str:
     """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
     if mechanism.cell_law is None:
         return ""
@@ -193,7 +112,7 @@ def few(names: Sequence[str]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
-def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
+def swap_headline(mechanism: Any, plan: SwapPlan) -> Headline:
     """Return what leaves unchanged and what was swapped, in two sentences."""
     if plan.perturbed:
         return Mechanism.headline(mechanism, plan)
@@ -208,11 +127,11 @@ def swap_headline(mechanism: Swap, plan: SwapPlan) -> Headline:
     share, changed = percent(plan.strata.moved, digits=2), plan.expected_change
     true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
     kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
-    told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
-    return Headline(unchanged=unchanged, disturbed=told)
+    disturbed = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
+    return Headline(unchanged=unchanged, disturbed=disturbed)
 
 
-def swap_errors(mechanism: Swap, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+def swap_errors(mechanism: Any, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
     """Return the errors of published counts by their size, estimated without bias from the public files (R18).
 
     The estimate of one cell may be negative and is not shown: it is averaged over the cells of a size.
@@ -231,16 +150,16 @@ def swap_errors(mechanism: Swap, plan: SwapPlan, corrected: Mapping[str, pl.Data
                 found[low == 1, -own.height, title, low] = Typical(
                     table=title, size=size, cells=own.height, error=error, within=within, at_least=unknown
                 )
-    # Counts of 10 and more come first, the most frequent of them; the smallest are what nobody should rely on.
+    # Counts of 10 and more come first, the most frequent of them; the smallest are not to be relied on.
     return [found[key] for key in sorted(found)]
 
 
-def swap_sections(mechanism: Swap, plan: SwapPlan) -> list[Section]:
+def swap_sections(mechanism: Any, plan: SwapPlan) -> list[Section]:
     """Return the sections of a report on rate and loss, and on the strata."""
     return [Section(title="Rate and loss", blocks=tuple(_rate(mechanism, plan))), _strata(plan)]
 
 
-def _rate(mechanism: Swap, plan: SwapPlan) -> list[Block]:
+def _rate(mechanism: Any, plan: SwapPlan) -> list[Block]:
     strata = plan.strata
     size = strata.largest_size
     if plan.perturbed:
@@ -263,7 +182,7 @@ def _rate(mechanism: Swap, plan: SwapPlan) -> list[Block]:
 
 
 def _moved_at_length(plan: SwapPlan) -> str:
-    """Say how many records are expected to get other values, or that saying it would tell of what is protected."""
+    """Say how many records are expected to get other values, or that this depends on what is protected."""
     share = plan.strata.moved
     if share is None:
         return (
@@ -273,7 +192,7 @@ def _moved_at_length(plan: SwapPlan) -> str:
     return f"About {100 * share:.1f}% of all records are expected to get {plan.moved_get}."
 
 
-def _losses(mechanism: Swap, plan: SwapPlan, size: int) -> list[Block]:
+def _losses(mechanism: Any, plan: SwapPlan, size: int) -> list[Block]:
     """Return rate and loss of the other members, whose loss is not a function of the largest size alone."""
     text = (
         f"{mechanism.in_words} The largest stratum with something to swap has {size:,} records. "

@@ -1,23 +1,32 @@
-"""The plan of a swap: what it would promise and do for one file, before anything random happens."""
+"""The plan of a swap: what it would promise and do for one file, before anything random happens, and its doubts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stirred.data.codes import Coded
+from stirred.data.problems import number
+from stirred.data.record_doubts import similar_values
 from stirred.mechanisms.protocol import Fact, Plan
-from stirred.mechanisms.records.pages import plan_facts
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
 from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
+from stirred.spec.document import number_out
+from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import Exact
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
 
-_LEAST_SHARE: Final = 1 / 1_000  # see doubts.LEAST
+_STRATA_LISTED: Final = 50
+_LEAST_SHARE: Final = 1 / 1_000
+# Who changes with a smaller probability is published as it is.
+LEAST: Final = "1 in 1,000"
+# Of so many records that are swapped one at least must get other values than it had.
+_LEAST_NEW: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +44,7 @@ class OwnLoss:
 
 
 def swap_budget(policy: PermutationSwapping | Derived, own: OwnLoss | None) -> Budget:
-    """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+    """Return the sharp budget R1, together with the paper's; at rate 1 the enumerated loss where there is one."""
     if isinstance(policy, Derived):
         return Budget(policy=policy)
     paper = policy.paper
@@ -135,9 +144,9 @@ class SwapPlan(RecordPlan):
     def expected_change(self) -> ExpectedChange | None:
         """Return what is expected to change; None where it depends on what is protected."""
         mechanism = self.origin.mechanism
-        if mechanism.swap_law.protects_moves or mechanism.unsaid is not None or self.perturbed:
+        if mechanism.hidden is not None or self.perturbed:
             return None
-        records, share = self.strata.margins.count, mechanism.swap_law.changed_where_live(self.strata, self.swap)
+        records, share = self.strata.margins.count, mechanism.swap_law.changed(self.strata, self.swap)
         still = int(records[share < _LEAST_SHARE].sum())
         return ExpectedChange(expected=float((records * share).sum()), still=still)
 
@@ -235,3 +244,148 @@ class SwapPlan(RecordPlan):
                 "all files with the same margins."
             )
         return " ".join(sentences)
+
+
+# ---- the facts of a plan ----------------------------------------------------------------------------------
+
+
+def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
+    """Return the numbers of a plan, and what it says of its strata and of whom it moves."""
+    strata, largest, exact = plan.strata, plan.strata.largest_live, plan.exact_loss
+    losses = {each.name: each.specification.budget.realised for each in plan.further}
+    losses["paper_epsilon"] = plan.paper_epsilon
+    live, count, decisive = int(strata.live.sum()), strata.exact_records, plan.decisive
+    size = number(largest.records, "record") if largest else "none is live"
+    named = f" ({values})" if largest and (values := _match_values(strata, largest)) else ""
+    found = [
+        Fact(values={key: value for name, loss in losses.items() for key, value in _loss(name, loss).items()}),
+        Fact(
+            values={
+                "exact_loss": None if exact is None else number_out(exact),
+                "exact_loss_expression": None if exact is None else str(exact),
+                "records": int(strata.records.sum()),
+            }
+        ),
+        Fact(
+            label="strata",
+            sentence=f"{strata.count:,}, of which {live:,} have something to swap",
+            values={"strata": strata.count, "live_strata": live},
+        ),
+        Fact(
+            label="largest",
+            sentence=f"{size}{named}",
+            values={"largest_live_stratum": largest.records if largest else 0},
+        ),
+        _moved(plan),
+    ]
+    if count and plan.perturbed:  # where nothing is, they are listed with what is not protected
+        but = f"in strata with nothing to swap, but for the response on {', '.join(plan.perturbed)}"
+        found.append(Fact(label="unchanged", sentence=f"{number(count, 'record')} {but}"))
+    if decisive is not None:
+        values = _match_values(strata, decisive) or "all records"
+        words = f"{values}: {number(decisive.records, 'record')} at rate {decisive.rates}"
+        found.append(Fact(label="loss set by", sentence=words))
+    listed = [
+        {
+            "match": dict(zip(strata.match, map(str, each.values), strict=True)),
+            "records": each.records,
+            "live": each.live,
+            "rate": str(each.rates),
+            "expected_share_moved": each.share,
+        }
+        for each in strata.largest(_STRATA_LISTED)
+    ]
+    return (*found, Fact(values={"largest_strata": listed}, for_plans=True, confidential=True))
+
+
+def _loss(name: str, loss: Exact) -> dict[str, Any]:
+    return {name: number_out(loss), f"{name}_exact": str(loss)}
+
+
+def _match_values(strata: Strata, stratum: StratumRow) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
+
+
+def _moved(plan: SwapPlan) -> Fact:
+    """Say how many records are expected to move, or to change where the law is one of values and not of records."""
+    share = plan.strata.moved
+    values = {"expected_share_moved": share}
+    if share is None:
+        why = "with rates by hold and swap values together it depends on counts that are protected"
+        return Fact(label="moved", sentence=f"not said: {why}", values=values)
+    label = "changed" if plan.moved_get == "another value" else "moved"
+    besides = "".join(step.words.moved for step in plan.origin.mechanism.steps)
+    sentence = f"{100 * share:.2f}% of records are expected to get {plan.moved_get}{besides}"
+    return Fact(label=label, sentence=sentence, values=values)
+
+
+# ---- doubts about a promise as a whole: too little moves, or nothing is promised ------------------------------
+
+
+def nothing_moves(why: str) -> Doubt:
+    """Return the doubt about a release that would be a copy of the file; it cannot be accepted."""
+    return Doubt(
+        kind="nothing-moves",
+        what=f"{why}: the file would be published as it is, and nothing protects it",
+        remedy="swap a variable that differs between records with the same match values, match on fewer variables, and "
+        "choose a higher rate",
+        final=True,
+    )
+
+
+def no_bound(when: str) -> Doubt:
+    """Return the doubt about an infinite loss."""
+    what = f"{when} nothing is promised: epsilon is infinite"
+    return nothing_promised(what, remedy="choose a rate above 0 and below 1")
+
+
+def empty_promise(plan: SwapPlan) -> Iterator[Doubt]:
+    """Yield the doubts about a plan that leaves the file, or most of it, as it is, or promises nothing.
+
+    Where it is protected how many records change, records that move are counted instead, which are more.
+    """
+    changed = plan.expected_change
+    expected = plan.strata.most_moved if changed is None else changed.expected
+    if plan.strata.largest_live is None:
+        yield nothing_moves("nothing can be swapped, since no two records could exchange different values")
+    elif all(rate.highest == 0 for rate in plan.strata.rates):
+        yield nothing_moves("at a rate of 0 nothing is swapped and nothing is promised")
+    elif expected < 1:
+        yield nothing_moves("fewer than one record is expected to get other values")
+    else:
+        if plan.epsilon.is_infinite:
+            yield no_bound("at a rate of 0 or 1")
+        yield from _mostly_unmoved(plan)
+
+
+def _mostly_unmoved(plan: SwapPlan) -> Iterator[Doubt]:
+    """Yield the doubt about a file of which more than half is published as it is, or nearly certainly so.
+
+    That is where nothing can move, where rates are next to 0, and where nearly all records of a stratum have the same
+    swap values: a record that moves there gets the values it had.
+    """
+    records, moved, changed = int(plan.strata.records.sum()), plan.strata.most_moved, plan.expected_change
+    still = plan.strata.unmoved_records if changed is None else changed.still
+    if 2 * still > records:
+        share = percent(Fraction(still, records), digits=2)
+        what = f"{still:,} of {records:,} records ({share}) get other values with a probability below {LEAST}, or never"
+    elif changed is not None and changed.expected < moved / _LEAST_NEW:
+        what = (
+            f"of about {moved:,.0f} records that are swapped only about {changed.expected:,.0f} get other values than "
+            "they had: match and swap variables, published exactly, tell nearly every record's place"
+        )
+    else:
+        return
+    yield Doubt(
+        kind="mostly-unmoved",
+        what=f"{what}. The file is published nearly as it is",
+        remedy="match on fewer or coarser variables, and choose a higher rate",
+    )
+
+
+def similar_in_roles(strata: Strata, swap: Coded) -> Iterator[Doubt]:
+    """Yield doubts about values of match and swap variables that are the same but for blanks or letter case."""
+    for name in strata.match:
+        yield from similar_values(name, strata.coded.levels[name])
+    for column in swap.levels.get_columns():
+        yield from similar_values(column.name, column.unique())

@@ -91,9 +91,18 @@ def check_names(*, matched: Sequence[str], swap: Sequence[str], hold: Sequence[s
 
 
 def roles_in(
-    data: Microdata, *, matched: Sequence[str], swap: Sequence[str], hold: Sequence[str] | None, unit: str
+    data: Microdata,
+    *,
+    matched: Sequence[str],
+    swap: Sequence[str],
+    hold: Sequence[str] | None,
+    unit: str,
+    further: Sequence[Problem] = (),
 ) -> Roles:
-    """Return the roles of a file's columns; all problems at once. ``hold`` is None where everything else is held."""
+    """Return the roles of a file's columns; raise all problems at once, ``further`` ones among them.
+
+    ``hold`` is None where everything else is held.
+    """
     problems = [*_named_problems(data, matched, swap, hold or ())]
     wanted = hold if hold is not None else [n for n in data.variables if n not in swap]
     columns = data.households.columns
@@ -112,7 +121,7 @@ def roles_in(
             where="what a record is",
             remedy="leave record under [data], or unit, out; or let it say what a row of the household file is",
         )
-    if problems:
+    if problems := [*problems, *further]:
         raise DataError(problems)
     released = {*held, *swap}
     dropped = tuple(

@@ -17,9 +17,10 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, Codes, count, differing, encode
+from stirred.data.household_rows import household_rows
+from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, listed
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.swapped_file import Part
 from stirred.spec.problems import Problem
 
 Shares = npt.NDArray[np.float64]
@@ -34,6 +35,8 @@ OWN_COLUMNS: Final = (
 # How files write that a record is imputed, or is not.
 FLAGGED: Final = ("true", "True", "TRUE", "1")
 _NOT_FLAGGED: Final = ("false", "False", "FALSE", "0")
+# A part of the hold value of some households, given by a mask (None for all), as one column.
+Part = Callable[[npt.NDArray[np.bool_] | None], pl.Series]
 # The values that a record must have, by variable, and the rate it then has.
 Rule = tuple[Mapping[str, object], Fraction]
 
@@ -285,6 +288,36 @@ def imputed_strata(strata: Strata, flag: str) -> npt.NDArray[np.bool_]:
             ]
         )
     return np.array([value in FLAGGED for value in values], dtype=np.bool_)
+
+
+# ---- what records hold ------------------------------------------------------------------------------------
+
+
+def held_parts(data: Microdata, hold: Sequence[str]) -> list[Part]:
+    """Return the parts of a household's hold value, the cheap ones first and its persons last."""
+    parts: list[Part] = [partial(_column, data, name) for name in hold]
+    if data.persons is not None:
+        parts.append(lambda rows: _persons_as_text(data, rows))
+    return parts
+
+
+def _column(data: Microdata, name: str, rows: npt.NDArray[np.bool_] | None) -> pl.Series:
+    return data.households[name] if rows is None else data.households[name].filter(rows)
+
+
+def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_] | None) -> pl.Series:
+    """Return the persons of some households written out, so that equal text means equal persons."""
+    assert data.persons is not None
+    if rows is None:
+        rows = np.ones(data.households.height, dtype=np.bool_)
+    house = household_rows(data)
+    wanted = rows[house]
+    values = pl.DataFrame([data.persons[name].filter(wanted) for name in data.person_variables])
+    codes = encode(values, values.columns).codes if values.width else np.zeros(int(wanted.sum()), dtype=np.uint32)
+    people = pl.DataFrame({"house": house[wanted], "person": codes}).sort("house", "person")
+    text = people.group_by("house", maintain_order=True).agg(pl.col("person").cast(pl.String).str.join(" "))
+    index = pl.DataFrame({"house": np.flatnonzero(rows).astype(np.uint32)})
+    return index.join(text, on="house", how="left", maintain_order="left")["person"].fill_null("")
 
 
 # ---- the counts of swap values ----------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import Problem, StirredError, as_given, place_of
+from stirred.spec.misfits import misfits
+from stirred.spec.problems import StirredError
 
 
 def _share(given: Any) -> Fraction:
@@ -95,11 +96,6 @@ def once(names: Sequence[Hashable], what: str) -> None:
         raise ValueError(f"{what} {twice[0]} appears twice")
 
 
-def _instead(given: Any) -> str:
-    """Quote what was given, unless it is a whole table."""
-    return "" if isinstance(given, Mapping) else f", not {as_given(given)[:60]}"
-
-
 Model = TypeVar("Model", bound=BudgetFile)
 
 
@@ -115,11 +111,6 @@ def budget_of(model: type[Model], given: str | Mapping[str, Any], *, ending: str
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise PlanError(
-            Problem(
-                what=str(detail["msg"]).removeprefix("Value error, ") + _instead(detail.get("input")),
-                where=f"budget {place_of(detail['loc'])}".strip(),
-                remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
-            )
-            for detail in error.errors(include_url=False)
-        ) from None
+        remedy = "see the budget that is brought along, us-2020, in docs/census-2020.md"
+        found = misfits(error.errors(), content, model, remedy=remedy)
+        raise PlanError(each.problem("budget") for each in found) from None

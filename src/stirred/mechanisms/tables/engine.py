@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, cast
@@ -24,11 +24,9 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.frames import as_read, read_frame, write_frame
-from stirred.data.given import like
-from stirred.data.microdata import Microdata
-from stirred.data.missing import MISSING_CODE, missing_doubts
-from stirred.data.natural import sorted_values
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.microdata import Microdata, like
+from stirred.data.missing import missing_doubts
+from stirred.data.problems import bad_plan
 from stirred.data.record_doubts import repeated_ids
 from stirred.data.table_labels import with_labels
 from stirred.mechanisms import registry
@@ -36,6 +34,7 @@ from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
     Check,
+    ExpectedError,
     Frames,
     Mechanism,
     Opening,
@@ -45,18 +44,25 @@ from stirred.mechanisms.protocol import (
     Release,
     ReleasedColumns,
     Settings,
+    Workplace,
     Written,
     confidence_of,
     failed,
 )
-from stirred.mechanisms.tables.query import CHUNK, Ask, Columns, DrawnAnswers, KeptAnswers, are_declared
+from stirred.mechanisms.tables.cells import (
+    Values,
+    as_tables,
+    declared_values,
+    values_of_tables,
+)
+from stirred.mechanisms.tables.query import CHUNK, Columns, DrawnAnswers, KeptAnswers, TableAnswers, are_declared
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
 from stirred.spec.document import mechanism_in
 from stirred.spec.doubts import Doubt
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import StirredError
 from stirred.spec.pull_back import pull_back
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
@@ -167,14 +173,25 @@ class TableMechanism(Mechanism):
         return None if after is None else mechanism_before(after, unit=self.unit, published=self.table_sources)
 
     @property
+    def declared_columns(self) -> Sequence[str]:
+        """Return the columns whose values must be declared: those that make cells."""
+        return [*dict.fromkeys(name for variables in self.tables or () for name in variables)]
+
+    @property
     def table_sources(self) -> Sequence[str]:
         """Return the columns that tables are made of."""
         return self.declared_columns
 
     @property
-    def declared_columns(self) -> Sequence[str]:
-        """Return the columns whose values must be declared: those that make cells."""
-        return self.coded_columns
+    def coded_columns(self) -> Sequence[str]:
+        before = () if self.inner is None else self.inner.coded_columns
+        return [*dict.fromkeys((*self.declared_columns, *before))]
+
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
+        import stirred.randomness.noise_kernel  # noqa: F401
+
+        if self.inner is not None:
+            self.inner.ready(data, plan.before)
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         found = values_of_tables(codebook, {*self.declared_columns}, missing_as=missing_as)
@@ -188,25 +205,12 @@ class TableMechanism(Mechanism):
         return self.taken
 
     def declared(self, data: Microdata, names: Sequence[str]) -> dict[str, pl.Series]:
-        """Return the declared values of these variables, in the type of their columns; all problems at once.
-
-        Cells must not follow from the file: a value that is listed because somebody has it identifies that person.
-        """
-        found: dict[str, pl.Series] = {}
-        problems: list[Problem] = []
-        for name in names:
-            column = column_of(data, name)
-            kept = _declared(name, self.values, column, self.otherwise)
-            if isinstance(kept, Problem):
-                problems.append(kept)
-                continue
-            found[name] = kept
-            problems += _undeclared(column, kept)
-        if problems:
-            raise DataError(problems)
-        return found
+        """Return the declared values of these variables, in the type of their columns; all problems at once."""
+        return declared_values(data, names, self.values, otherwise=self.otherwise)
 
     # ---- the plan
+
+    specification: Any  # returns the promise, by name, columns, stage and imputation of a file
 
     @abstractmethod
     def draft(self, data: Microdata, *, doubts: bool) -> Any:
@@ -256,7 +260,7 @@ class TableMechanism(Mechanism):
         return self.records_before(data, plan, entropy)
 
     @abstractmethod
-    def answered(self, data: Any, plan: Any, ask: Ask, progress: Progress) -> Mapping[str, pl.DataFrame]:
+    def answered(self, data: Any, plan: Any, ask: TableAnswers, progress: Progress) -> Mapping[str, pl.DataFrame]:
         """Ask for the numbers of every table, and return what is published of them, by title.
 
         What is asked later may depend on earlier answers, and what is published on answers and public facts alone.
@@ -278,7 +282,7 @@ class TableMechanism(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Count every table, draw its noise once, and return what is published and what stays inside."""
-        data, plan, entropy, promised, convert = opening
+        data, plan, entropy, promised, convert, _ = opening
         progress = progress or (lambda stage, done, total: None)
         counted = self.counted_file(data, plan, entropy)
         answers = DrawnAnswers(self.noise_entropy(entropy))
@@ -296,8 +300,9 @@ class TableMechanism(Mechanism):
         folder = written.internal / NOISE
         folder.mkdir(mode=0o700)
         named = [f.select(pl.lit(title).alias("table"), pl.all()) for title, f in release.internal["drawn"].items()]
-        whole, chunks = ([each for each in named if (CHUNK in each.columns) is asked] for asked in (False, True))
-        for number, frame in enumerate([*whole, *([pl.concat(chunks)] if chunks else [])], start=1):
+        chunks = [frame for frame in named if CHUNK in frame.columns]
+        files = [frame for frame in named if CHUNK not in frame.columns] + ([pl.concat(chunks)] if chunks else [])
+        for number, frame in enumerate(files, start=1):
             write_frame(frame, folder / f"{number}.parquet", note=dict(note))
 
     def premises(self, plan: Any) -> Mapping[str, str]:
@@ -343,6 +348,55 @@ class TableMechanism(Mechanism):
             "result": "the true numbers with the noise drawn; the rest follows from them",
         }
 
+    # ---- the audit of a bundle
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        audit_promise(self.specification, bundle, found)
+        tables = self._audit_files(bundle, found)
+        for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
+            found.bad(what, where="public")
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        found.unchecked.append(UNSTATED)
+        cls._audit_files(bundle, found)
+
+    @classmethod
+    def _audit_files(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
+        """Return the files that have their declared columns; add a problem for others, and for records."""
+        audit_records(bundle, found)
+        audit_cells(bundle, found, whole=True)
+        files = {}
+        for name, columns in cls.columns.items():
+            table = bundle.side(f"{name}.parquet")
+            if table is None:
+                continue
+            if are_declared(table.columns, columns) and table.schema.get("count", pl.Int64) == pl.Int64:
+                files[name] = table
+                found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
+            else:
+                found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
+        found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
+        return files
+
+    # ---- accuracy
+
+    @property
+    def no_closed_form(self) -> str:
+        if self.inner is not None:
+            return f"the errors of a swap and {self.title} together have no closed form here"
+        return "" if hasattr(self, "expected_cells") else super().no_closed_form
+
+    def expected_error(
+        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
+    ) -> ExpectedError:
+        """Return the error by ``expected_cells``: the true count of each cell, the noisy one's mean and variance."""
+        if self.no_closed_form:
+            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
+        people = None if persons is None else persons.lazy().collect()
+        data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
+        return ExpectedError.of(self.expected_cells(data, variables, source), variables=variables, source=source)
+
     # ---- pages
 
     @abstractmethod
@@ -360,21 +414,6 @@ def audit_records(bundle: BundleFiles, found: Findings) -> None:
     """Add a problem for each file of records in a bundle."""
     for path in _records(bundle.public):
         found.bad("records are published, and the promise is about tables alone", where=f"public/{path.name}")
-
-
-def audit_columns(declared: Mapping[str, Columns], bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
-    """Return the published tables that have their declared columns; add a problem for each other one."""
-    tables = {}
-    for name, columns in declared.items():
-        table = bundle.side(f"{name}.parquet")
-        if table is None:
-            continue
-        if are_declared(table.columns, columns) and table.schema.get("count", pl.Int64) == pl.Int64:
-            tables[name] = table
-            found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
-        else:
-            found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
-    return tables
 
 
 def audit_promise(
@@ -406,8 +445,10 @@ def audit_promise(
     ]
     for block, one, other in blocks:
         if one != other:
-            told = [f"{b.shown} ({b.policy})" if isinstance(b, Budget) else str(b) for b in (one, other)]
-            found.bad(f"it says {told[0]}, and the settings give {told[1]}", where=f"public/specification.json {block}")
+            shown = [f"{b.shown} ({b.policy})" if isinstance(b, Budget) else str(b) for b in (one, other)]
+            found.bad(
+                f"it says {shown[0]}, and the settings give {shown[1]}", where=f"public/specification.json {block}"
+            )
     if len(found.problems) == before:
         found.checks.append(computed.format(said.budget_text))
 
@@ -461,21 +502,7 @@ def _records(public: Path) -> list[Path]:
     return sorted([*public.glob(f"{RECORDS}.*"), *public.glob(f"{PERSONS}.*")])
 
 
-# ---- settings that several have -----------------------------------------------------------------------------
-
-
-def as_tables(tables: str | Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the variables of each table; one table, or one of one variable, may be given by that name alone.
-
-    >>> as_tables("county"), as_tables(["county", ["county", "tenure"]])
-    ((('county',),), (('county',), ('county', 'tenure')))
-    """
-    given: Any = [tables] if isinstance(tables, str) else tables
-    found = [[each] if isinstance(each, str) else each for each in given] if isinstance(given, Iterable) else [given]
-    if not all(isinstance(each, Iterable) and all(isinstance(name, str) for name in each) for each in found):
-        what = f"{tables!r:.60} does not name the columns of tables"
-        raise bad_plan(what, where="tables", remedy='list the columns of each table: tables=[["county", "tenure"]]')
-    return tuple(map(tuple, found))
+# ---- what comes before
 
 
 def mechanism_before(after: Mapping[str, Any], *, unit: str, published: Sequence[str]) -> Mechanism:
@@ -501,107 +528,3 @@ def mechanism_before(after: Mapping[str, Any], *, unit: str, published: Sequence
         what = f"no table has more than the matched and swapped variables: {inner.title} changes none of their counts"
         raise bad_plan(what, where="after", remedy="cross a swapped variable with another one, or leave after out")
     return cast(Mechanism, replace(inner, hold=held))
-
-
-def at_most(people: pl.DataFrame, household: str, most: int, *, key: str = "") -> pl.DataFrame:
-    """Return the persons that count where a household has at most so many, by a column of the household."""
-    many = pl.len().over(household) > most
-    few, large = people.filter(~many), people.filter(many)
-    kept = [row for one in large.partition_by(household) for row in counted_persons(one.rows(), most=most, key=key)]
-    return pl.concat([few, pl.DataFrame(kept, schema=people.schema, orient="row")])
-
-
-def counted_persons(persons: Sequence[tuple[object, ...]], *, most: int, key: str = "") -> list[tuple[object, ...]]:
-    """Return the persons of one household that count: a function of the household and the key, whatever their order.
-
-    Which of them count follows from a hash of all of them together: no record is left out for a value of its own.
-
-    >>> len(counted_persons([("a", 1), ("b", 2), ("c", 3)], most=2))
-    2
-    """
-    if len(persons) <= most:
-        return [*persons]
-    salt = hashlib.blake2b((key + "\n".join(sorted(map(repr, persons)))).encode()).digest()
-    return sorted(persons, key=lambda person: hashlib.blake2b(repr(person).encode(), key=salt).digest())[:most]
-
-
-MOST_CELLS: Final = 1_000_000
-
-Values = Mapping[str, Sequence[Any]]
-
-
-def values_of_tables(
-    codebook: Codebook, names: Collection[str], *, missing_as: str | None
-) -> dict[str, list[str | None]]:
-    """Return the values that a codebook declares for variables of tables: codes, or whole numbers in a range."""
-    found: dict[str, list[str | None]] = {}
-    for name in dict.fromkeys(each.name for each in codebook.variables if each.name in names):
-        variable = codebook.variable(name)
-        assert variable is not None
-        values: list[str | None] = []
-        if variable.type == "code":
-            values = [*codebook.codes(variable.name)]
-        elif variable.type == "integer" and variable.min is not None and variable.max is not None:
-            last = min(variable.max, variable.min + MOST_CELLS)
-            values = [str(value) for value in range(variable.min, last + 1)]
-        if values:
-            found[name] = [*values, MISSING_CODE if missing_as == "code" else None] if variable.missing else values
-    return found
-
-
-def declared_cells(variables: Sequence[str], declared: Mapping[str, pl.Series]) -> pl.DataFrame:
-    """Return every combination of the declared values, in their order: which of them occur plays no part.
-
-    >>> declared_cells(["a", "b"], {"a": pl.Series([1, 2]), "b": pl.Series(["x", "y"])}).rows()
-    [(1, 'x'), (1, 'y'), (2, 'x'), (2, 'y')]
-    """
-    cells = math.prod(len(declared[name]) for name in variables)
-    if cells > MOST_CELLS:
-        raise bad_plan(
-            f"the table of {' x '.join(variables)} has {cells:,} cells, and every one of them gets noise",
-            where="tables",
-            remedy=f"leave a variable out, or make its values coarser: up to {MOST_CELLS:,} cells",
-        )
-    axes = [declared[name].alias(name).to_frame() for name in variables]
-    return reduce(lambda a, b: a.join(b, how="cross", maintain_order="left_right"), axes) if axes else pl.DataFrame()
-
-
-def column_of(data: Microdata, name: str) -> pl.Series:
-    """Return a column of the records or, where they do not have it, of their persons."""
-    if name in data.households.columns or data.persons is None:
-        return data.households[name]
-    return data.persons[name]
-
-
-def _declared(name: str, values: Values, column: pl.Series, otherwise: str) -> pl.Series | Problem:
-    if column.dtype == pl.Boolean and name not in values:
-        return pl.Series(name, [False, True])
-    if not values.get(name):
-        return Problem(
-            what="which values it can take was not declared, and those that occur are confidential",
-            where=f'table variable "{name}"',
-            remedy="declare its codes, or min and max, in a codebook (--codebook; in a plan: codebook under [data]), "
-            f"{otherwise}",
-        )
-    try:
-        own = pl.Series(name, list(values[name]), strict=True).cast(column.dtype, strict=True)
-    except (pl.exceptions.PolarsError, TypeError):
-        return Problem(
-            what=f"the declared values are not of the type of the column ({column.dtype})",
-            where=f'table variable "{name}"',
-            remedy="declare them as they stand in the file",
-        )
-    return own.unique(maintain_order=True)
-
-
-def _undeclared(column: pl.Series, declared: pl.Series) -> Iterator[Problem]:
-    present = column.unique().to_frame("value")
-    other = present.join(declared.alias("value").to_frame(), on="value", how="anti", nulls_equal=True)["value"]
-    if len(other):
-        shown = listed([str(value) for value in sorted_values(other).head(5)])
-        yield Problem(
-            what=f"{len(other):,} of its values were not declared, such as {shown}",
-            public=f"{len(other):,} of its values were not declared",
-            where=f'table variable "{column.name}"',
-            remedy="declare every value that a record can have, or recode them in the file",
-        )

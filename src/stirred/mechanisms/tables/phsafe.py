@@ -15,12 +15,19 @@ import polars as pl
 from pydantic import AfterValidator, Field, model_validator
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, counted, listed
+from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
 from stirred.mechanisms.tables.budgets import Amount, BudgetFile, once
-from stirred.mechanisms.tables.engine import at_most
-from stirred.mechanisms.tables.query import COUNTED, DECIMAL, TEXT, Ask, Columns, Query, in_order, schema_of
-from stirred.mechanisms.tables.tabulator import Ints, Tabulator, TabulatorSettings, missing_columns, with_intervals
+from stirred.mechanisms.tables.cells import at_most
+from stirred.mechanisms.tables.query import COUNTED, DECIMAL, TEXT, Columns, Query, TableAnswers, in_order, schema_of
+from stirred.mechanisms.tables.tabulator import (
+    Ints,
+    Tabulator,
+    TabulatorSettings,
+    missing_columns,
+    undeclared,
+    with_intervals,
+)
 from stirred.spec.problems import Problem
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -320,14 +327,10 @@ class PHSafe(Tabulator):
         for name, values in wanted.items():
             yield from self._problems_of(name, values, data, persons)
         if not found:
-            column = data.households[self.state].cast(pl.String)
-            if rows := (~column.is_in([*self.states]).fill_null(value=False)).arg_true().to_list():
-                yield Problem(
-                    what=f"a state is missing or was not declared ({counted(rows)})",
-                    public="a state is missing or was not declared",
-                    where=f'{data.household_source} "{self.state}"',
-                    remedy="list every state in states",
-                )
+            states, where = {self.state: self.states}, data.household_source
+            yield from undeclared(
+                data.households, states, where=where, what="state", remedy="list every state in states"
+            )
 
     def _problems_of(
         self, name: str, values: Sequence[Any], data: Microdata, persons: pl.LazyFrame
@@ -344,7 +347,7 @@ class PHSafe(Tabulator):
                 what = "no value is one that the budget names, so that tables would be noise alone"
                 yield Problem(what=what, where=f'{source} "{name}"', remedy="write the codes as the budget has them")
 
-    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: TableAnswers, progress: Progress) -> dict[str, pl.DataFrame]:
         tables, queries = [], [*self.spent.queries()]
         for number, (query, true) in enumerate(self.true_counts(data, queries)):
             progress("count", number, len(queries))

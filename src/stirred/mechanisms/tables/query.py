@@ -7,10 +7,11 @@ add up, also where a later query is chosen by earlier answers: a mechanism asks 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -72,33 +73,12 @@ def are_declared(found: Sequence[str], columns: Columns) -> bool:
     return [*found] == known and always <= {*found}
 
 
-class Perturbation(Protocol):
-    """How the numbers of a table are perturbed: by noise (``Query``), or by what the keys of their records look up."""
-
-    @property
-    def title(self) -> str:
-        """Return the table to which the numbers belong."""
-
-    @property
-    def purpose(self) -> str:
-        """Return by what the draw is addressed: the same address gives the same."""
-
-    @property
-    def columns(self) -> tuple[str, str]:
-        """Return the columns in which true numbers and what was added to them stay inside."""
-
-    def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> Integers:
-        """Return what is added to so many numbers; a ``chunk`` is a part of a query that is asked piece by piece."""
-
-    def check_noise(self, noise: Integers) -> None:
-        """Raise if what was kept cannot have been drawn here."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """Numbers that are perturbed alike: what they are called, what one unit can change in them, and what they lose.
 
-    Noise is addressed by ``address``, or the title. Of several queries of one table ``role`` tells which it is.
+    They get noise, or what something else adds (cell keys look it up). Noise is addressed by ``address``, or the title.
+    Of several queries of one table ``role`` tells which it is.
 
     >>> query = Query(title="persons by county", loss=Fraction(1, 2), square=2)
     >>> query.noise.variance, query.width, round(query.deviation, 4)
@@ -162,25 +142,21 @@ class Query:
         """Accept any noise: each number has its own."""
 
 
-class Ask(Protocol):
-    """What answers a query: the noisy numbers, from the true ones."""
+class TableAnswers(ABC):
+    """What answers queries: the noisy numbers, from the true ones."""
 
+    @abstractmethod
     def __call__(
-        self,
-        query: Perturbation,
-        true: Integers,
-        *,
-        chunk: int | None = None,
-        inside: Mapping[str, Any] = NOTHING,
+        self, query: Query, true: Integers, *, chunk: int | None = None, inside: Mapping[str, Any] = NOTHING
     ) -> Integers:
         """Return the answer. A ``chunk`` is a part of a query; ``inside`` are further columns that stay inside."""
 
-    def keep_only(self, query: Perturbation, chosen: Mask, *, chunk: int) -> None:
+    def keep_only(self, query: Query, chosen: Mask, *, chunk: int) -> None:  # noqa: B027 (nothing to do for most)
         """Keep of a chunk these numbers inside: nothing that is published follows from the others."""
 
 
-class DrawnAnswers:
-    """Answers that are drawn, each once: the true numbers with noise. Both are kept."""
+class DrawnAnswers(TableAnswers):
+    """TableAnswers that are drawn, each once: the true numbers with noise. Both are kept."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -189,12 +165,7 @@ class DrawnAnswers:
         self._asked: set[tuple[str, int | None]] = set()
 
     def __call__(
-        self,
-        query: Perturbation,
-        true: Integers,
-        *,
-        chunk: int | None = None,
-        inside: Mapping[str, Any] = NOTHING,
+        self, query: Query, true: Integers, *, chunk: int | None = None, inside: Mapping[str, Any] = NOTHING
     ) -> Integers:
         """Draw the noise of a query."""
         # The same address twice would be the same noise twice, and two counts with it would show what it hides.
@@ -210,7 +181,7 @@ class DrawnAnswers:
             self._chunks[query.purpose, chunk] = pl.DataFrame({PLACE: np.arange(true.size), **flat})
         return true + noise
 
-    def keep_only(self, query: Perturbation, chosen: Mask, *, chunk: int) -> None:
+    def keep_only(self, query: Query, chosen: Mask, *, chunk: int) -> None:
         """Keep of a chunk these numbers alone."""
         self._chunks[query.purpose, chunk] = self._chunks[query.purpose, chunk].filter(pl.Series(chosen))
 
@@ -224,7 +195,7 @@ class DrawnAnswers:
         return {**found, **{purpose: pl.concat(own) for purpose, own in parts.items()}}
 
 
-class KeptAnswers:
+class KeptAnswers(TableAnswers):
     """The answers of a release, once more: raise if a true number, counted again, is not what was kept inside."""
 
     def __init__(self, kept: Mapping[str, pl.DataFrame]) -> None:
@@ -237,12 +208,7 @@ class KeptAnswers:
         }
 
     def __call__(
-        self,
-        query: Perturbation,
-        true: Integers,
-        *,
-        chunk: int | None = None,
-        inside: Mapping[str, Any] = NOTHING,
+        self, query: Query, true: Integers, *, chunk: int | None = None, inside: Mapping[str, Any] = NOTHING
     ) -> Integers:
         """Add the noise that was kept; a number that was not kept comes back so far below that nothing uses it."""
         if chunk is None:
@@ -253,11 +219,8 @@ class KeptAnswers:
             answers[place] = flat[place] + _noise_kept(query, kept, flat[place])
         return answers.reshape(true.shape)
 
-    def keep_only(self, query: Perturbation, chosen: Mask, *, chunk: int) -> None:
-        """Leave what is kept as it is."""
 
-
-def _noise_kept(query: Perturbation, kept: pl.DataFrame, true: Integers) -> Integers:
+def _noise_kept(query: Query, kept: pl.DataFrame, true: Integers) -> Integers:
     before, noise = (kept[name].to_numpy() for name in query.columns)
     if not np.array_equal(before, true):
         raise failed(f"{query.title}, counted again, is not what it was made of")

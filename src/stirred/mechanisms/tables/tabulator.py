@@ -18,10 +18,8 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field
 
-from stirred.data.bundle import BundleFiles, Findings
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, columns_beside
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.microdata import Microdata, as_microdata, columns_beside
+from stirred.data.problems import DataError, bad_plan, counted, listed
 from stirred.mechanisms.protocol import (
     Fact,
     Grid,
@@ -29,15 +27,12 @@ from stirred.mechanisms.protocol import (
     Section,
     Settings,
     Typical,
+    Workplace,
 )
 from stirred.mechanisms.tables.budgets import BudgetFile, budget_of
 from stirred.mechanisms.tables.engine import (
-    UNSTATED,
     TableMechanism,
     TablePlan,
-    audit_columns,
-    audit_promise,
-    audit_records,
 )
 from stirred.mechanisms.tables.query import INTERVAL, Query, intervals, schema_of
 from stirred.randomness.cell_law import LEVEL, half_width, variance_of
@@ -60,7 +55,7 @@ THEORY: Final = "docs/theory/census-2020.md"
 
 
 class TabulatorSettings(Settings):
-    """What every such mechanism can be told."""
+    """What all of these mechanisms can be given."""
 
     budget: str | dict[str, Any] = Field(
         default="us-2020",
@@ -226,9 +221,8 @@ class Tabulator(TableMechanism):
             dropped=columns_beside(data, self.used),
         )
 
-    def warm(self) -> None:
-        import stirred.randomness.noise_kernel  # noqa: F401
-
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
+        super().ready(data, plan)
         for noise in {line.noise for line in self.measured}:
             table_of(noise)
 
@@ -236,24 +230,6 @@ class Tabulator(TableMechanism):
 
     def verified(self, title: str) -> dict[str, str]:
         return {"what": title, "result": "counts and sums of counts with the noise drawn, nothing adjusted"}
-
-    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        audit_promise(self.specification, bundle, found)
-        tables = self._audit_columns(bundle, found)
-        for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
-            found.bad(what, where="public")
-
-    @classmethod
-    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        found.unchecked.append(UNSTATED)
-        cls._audit_columns(bundle, found)
-
-    @classmethod
-    def _audit_columns(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
-        audit_records(bundle, found)
-        tables = audit_columns(cls.columns, bundle, found)
-        found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
-        return tables
 
     def reading_tables(self, plan: Any) -> list[str]:
         return [
@@ -307,3 +283,15 @@ def missing_columns(
         )
     remedy = f"{'; '.join(ways)}. The file has {listed(frame.columns)}"
     return [Problem(what=f"there is no column {listed(missing)}", where=where, remedy=remedy)] if missing else []
+
+
+def undeclared(
+    frame: pl.DataFrame, declared: Mapping[str, Sequence[str] | pl.Series], *, where: str, what: str, remedy: str
+) -> Iterator[Problem]:
+    """Yield the columns with values that are missing or were not declared; ``what`` says what the values are."""
+    for name, values in declared.items():
+        known = frame[name].cast(pl.String).is_in([*values]).fill_null(value=False)
+        if rows := (~known).arg_true().to_list():
+            wrong = f"a {what} is missing or was not declared"
+            shown = f"{wrong} ({counted(rows)})"
+            yield Problem(what=shown, public=wrong, where=f'{where} "{name}"', remedy=remedy)

@@ -162,8 +162,7 @@ class Shares:
 
         Areas that have the shares of bypassed levels have less noise.
         """
-        pairs = ((level, query) for level in self.levels for query in self.measured(level))
-        laws = [(sigma2, *each) for each in pairs if (sigma2 := self.sigma2(*each)) is not None]
+        laws = [(sigma2, level, query) for level, own in self.noise.items() for query, sigma2 in own.items()]
         for sigma2, level, query in sorted(laws)[-1:]:
             try:
                 DiscreteGaussian(sigma2)
@@ -182,14 +181,15 @@ class Shares:
 
     @property
     def idle(self) -> frozenset[int]:
-        """Return the places of the levels at which nothing is measured: they have no share."""
+        """Return the places of the levels at which nothing is measured, not even with the budget of others."""
         return frozenset(depth for depth, level in enumerate(self.levels) if not self.measured(level))
 
     def of_query(self, level: str, query: str, *, since: str | None = None) -> Fraction:
         """Return rho of a query in an area; ``since`` is the level of its highest bypassed ancestor.
 
         An area that is the only child is measured for both: it has the shares of all bypassed levels above it, split as
-        its own level splits them. The sum from the root to a leaf stays rho.
+        its own level splits them. An area of a level without queries passes on what it has to all areas inside. The
+        sum from the root to a leaf stays rho.
         """
         names = [*self.levels]
         first, last = names.index(since or level), names.index(level)
@@ -201,6 +201,14 @@ class Shares:
         rho = self.of_query(level, query, since=since)
         return 1 / rho if rho else None
 
+    @property
+    def noise(self) -> dict[str, dict[str, Fraction]]:
+        """Return the variance parameter of each query at each level, in areas with the budget of their level alone."""
+        return {
+            level: {query: found for query in own if (found := self.sigma2(level, query)) is not None}
+            for level, own in self.queries.items()
+        }
+
     def certificate(
         self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()
     ) -> list[ChangeCost]:
@@ -211,9 +219,10 @@ class Shares:
         levels some of whose areas leave their budget to their only child, which asks its own queries with it: the cost
         is the largest of all ways that a path may be bypassed.
         """
-        levels, costs = [*self.levels], {"anything": self.rho}
+        levels = [*self.levels]
         queries = {query: schema.query(query) for query in self.names}
-        left = [level for depth, level in enumerate(levels[:-1]) if level in bypassed and depth + 1 not in self.idle]
+        costs = {"anything": self.rho}
+        left = [level for level in levels[:-1] if level in bypassed]
         for place, attribute in enumerate(schema.names):
             seen = {
                 level: sum(
@@ -225,8 +234,8 @@ class Shares:
                 self._seen(seen, {*ways}) for size in range(len(left) + 1) for ways in combinations(left, size)
             )
         for depth in range(len(levels) - 2, -1, -1):
-            inside = sum((self.levels[level] for level in levels[depth + 1 :]), _NONE)
-            costs[f"{levels[-1]} within {levels[depth]}"] = self.rho * inside
+            below = max(self._below(split, left) for split in self._splits(depth, left))
+            costs[f"{levels[-1]} within {levels[depth]}"] = self.rho * below
         return [
             ChangeCost(what=what, rho=rho, epsilon=zcdp_to_epsilon(exact(rho), delta=delta, method="cks"))
             for what, rho in costs.items()
@@ -237,9 +246,26 @@ class Shares:
         found = carried = _NONE
         for level, share in self.levels.items():
             carried += share
-            if level not in ways:
+            if level not in ways and self.measured(level):
                 found, carried = found + carried * seen[level], _NONE
         return found
+
+    def _splits(self, depth: int, left: Collection[str]) -> Iterator[int]:
+        """Yield the levels at which two leaves inside an area part: its own, or further down inside only children."""
+        for split in range(depth, len(self.levels) - 1):
+            yield split
+            if [*self.levels][split] not in left:
+                return
+
+    def _below(self, split: int, left: Collection[str]) -> Fraction:
+        """Return the share of what is measured below a level, with what levels without queries pass on to it."""
+        names, shares = [*self.levels], [*self.levels.values()]
+        first = split + 1
+        if split in self.idle and {*range(first, len(names))} - self.idle:
+            first = split
+            while first and (first - 1 in self.idle or names[first - 1] in left):
+                first -= 1
+        return sum(shares[first:], Fraction(0))
 
     def document(self) -> dict[str, Any]:
         """Return the budget as a budget file has it."""

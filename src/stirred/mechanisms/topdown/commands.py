@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 from pydantic import BaseModel, Field
 
@@ -46,11 +47,13 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     factors_of,
     schema_named,
 )
+from stirred.mechanisms.topdown.hierarchy.tree import Level, Places
 from stirred.mechanisms.topdown.plan import cost_grid, cost_values, noise_grid, noise_values
 from stirred.mechanisms.topdown.published import SCHEMA_HELP, PublishedMeasurements, PublishedOptions, read_table
 from stirred.mechanisms.topdown.settings import MethodName
 from stirred.mechanisms.topdown.solve.files import FileParts, make
-from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions
 from stirred.mechanisms.topdown.spine import plain
 from stirred.spec.given_numbers import probability
 from stirred.spec.number_text import percent
@@ -81,43 +84,32 @@ class HierarchyEstimateOptions(PublishedOptions):
 def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     _refuse_taken(options.out)
-    published, members, targets = options.opened(), dict[str, list[str]](), None
+    published, members = options.opened(), dict[str, list[str]]()
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
         for name, code in listing.select("area", "geocode").iter_rows():
             members.setdefault(name, []).append(published.block(code))
         _refuse_unknown_areas([code for own in members.values() for code in own], published, "--areas")
-    queries = published.queries
-    if options.targets is not None:
-        request = read_table(options.targets, _TARGET, option="--targets")
-        queries, targets = _targets(request, published, members, f"--targets {options.targets}")
-    with _written(options.out) as half:
+    targets = None if options.targets is None else Targets.read(options.targets, published, members)
+    queries = published.queries if targets is None else targets.queries
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with file_at(options.out, private=False, replace=True) as half:  # estimates that are there are replaced
         written, residuals, model = FileParts(path=half.with_name("estimates")), Residuals(), published.model()
         unions = Unions(model, members)
-
-        def write(frames: Iterable[pl.DataFrame]) -> None:
-            if targets is not None:
-                some = (frame.join(targets, left_on=COLUMNS[:4], right_on=_PLACE, how="semi") for frame in frames)
-                frames = (frame for frame in some if frame.height)
-            written.extend(frames)
-
         for found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            write(estimate_frames(found, queries))
+            frames = estimate_frames(found, queries, None if targets is None else targets.places)
+            written.extend(frames if targets is None else targets.among(frames))
             unions.add(found)
         unions.finish()
-        write(
-            estimate_frame(UNION, [name], label, unions.of(name, query))
-            for name in members
-            for label, query in queries.items()
-        )
+        pairs = ((name, label) for name in members for label in queries)
+        frames = (estimate_frame(UNION, [name], label, unions.of(name, queries[label])) for name, label in pairs)
+        written.extend(frames if targets is None else targets.among(frames))
         if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
         parts = pl.scan_parquet(written.parts)
-        if targets is not None:  # its rows, in their order
-            own = parts.rename(dict(zip(COLUMNS, _PLACE, strict=False)))
-            parts = targets.lazy().join(own, on=_PLACE, how="left", maintain_order="left").select(COLUMNS)
+        parts = parts if targets is None else targets.joined(parts)
         rows, estimable = parts.select(pl.len(), pl.col("estimable").sum()).collect().row(0)
         if options.out.suffix == ".csv":
             parts.sink_csv(half)
@@ -141,59 +133,69 @@ def _refuse_taken(out: Path) -> None:
         raise bad_plan(f"'{out.name}' does not end in .parquet or .csv", where="--out", remedy="name such a file")
 
 
-@contextmanager
-def _written(out: Path) -> Iterator[Path]:
-    """Yield a file in a folder of its own, which becomes ``out``; estimates that are there already are replaced."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with file_at(out, private=False, replace=True) as half:
-            yield half
-    except OSError as error:
-        what = f"it cannot be written ({error.strerror})"
-        raise bad_file(what, where=f"--out {out}", remedy="name another") from None
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Targets:
+    """What a file asks for: its queries, and its rows with their places as estimates name them (``_PLACE``)."""
 
+    queries: Mapping[str, MarginalQuery]
+    rows: pl.DataFrame
 
-def _targets(
-    frame: pl.DataFrame, published: PublishedMeasurements, unions: Mapping[str, Any], where: str
-) -> tuple[dict[str, MarginalQuery], pl.DataFrame]:
-    """Return the queries of a file of targets, and its rows with their places as estimates name them (``_PLACE``).
+    @classmethod
+    def read(cls, path: Path, published: PublishedMeasurements, unions: Mapping[str, Any]) -> Targets:
+        """Return the targets of a file; an area is a geocode of its level, or the name of a union."""
+        frame, where = read_table(path, _TARGET, option="--targets"), f"--targets {path}"
+        spine, problems = published.spine, list[Problem]()
+        levels = {plain(name): name for name in spine.names if name}
+        codes = {name: {*own} for name, own in zip(spine.names, spine.geocodes, strict=True)}
+        queries: dict[str, MarginalQuery] = {}
+        for name in frame["query_name"].unique(maintain_order=True):
+            try:
+                queries[name] = published.queries.get(name) or published.schema.query(name)
+            except PlanError as error:
+                problems += [problem.inside(where) for problem in error.problems]
 
-    An area is a geocode of its level, or the name of a union.
-    """
-    spine, problems = published.spine, list[Problem]()
-    levels = {plain(name): name for name in spine.names if name}
-    codes = {name: {*own} for name, own in zip(spine.names, spine.geocodes, strict=True)}
-    queries: dict[str, MarginalQuery] = {}
-    for name in frame["query_name"].unique(maintain_order=True):
-        try:
-            queries[name] = published.queries.get(name) or published.schema.query(name)
-        except PlanError as error:
-            problems += [problem.inside(where) for problem in error.problems]
+        def place(level: str, area: str) -> tuple[str | None, str]:
+            name = levels.get(plain(level))
+            # The uppermost area has an empty geocode, whatever a reader calls it.
+            code = spine.geocodes[0][0] if name == spine.names[0] and area in ("", level) else published.block(area)
+            return name if name and code in codes[name] else UNION if area in unions else None, code
 
-    def place(level: str, area: str) -> tuple[str | None, str]:
-        name = levels.get(plain(level))
-        # The uppermost area has an empty geocode, whatever a reader calls it.
-        code = spine.geocodes[0][0] if name == spine.names[0] and area in ("", level) else published.block(area)
-        return name if name and code in codes[name] else UNION if area in unions else None, code
+        asked = frame.select(_TARGET).with_columns(pl.col("cell").cast(pl.Int64, strict=False))
+        places = asked.select(_TARGET[:2]).unique()
+        text = dict.fromkeys(_PLACE[:2], pl.String)
+        own = pl.DataFrame([place(*row) for row in places.iter_rows()], schema=text, orient="row")
+        asked = asked.join(places.hstack(own), on=_TARGET[:2], how="left", maintain_order="left")
+        sizes = pl.col("query_name").replace_strict(
+            [*queries], [query.size for query in queries.values()], default=None, return_dtype=pl.Int64
+        )
+        there = pl.col("_geolevel").is_not_null() & pl.col("cell").is_between(0, sizes - 1).fill_null(value=False)
+        wrong = asked.with_row_index("row").filter(sizes.is_not_null() & ~there)
+        for row in wrong.unique(["geolevel", "query_name"], keep="first", maintain_order=True).iter_rows(named=True):
+            name = row["query_name"]
+            what = f'{name}: there is no cell {row["cell"]} of it in {row["geolevel"] or UNION} "{row["area"]}"'
+            remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {queries[name].size - 1:,}; "
+            remedy += "areas without rows exist if --spine lists them"
+            problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
+        if problems:
+            raise DataError(problems)
+        return cls(queries=queries, rows=asked)
 
-    asked = frame.select(_TARGET).with_columns(pl.col("cell").cast(pl.Int64, strict=False))
-    places = asked.select(_TARGET[:2]).unique()
-    own = pl.DataFrame([place(*row) for row in places.iter_rows()], schema=_PLACE[:2], orient="row")
-    asked = asked.join(places.hstack(own), on=_TARGET[:2], how="left", maintain_order="left")
-    sizes = pl.col("query_name").replace_strict(
-        [*queries], [query.size for query in queries.values()], default=None, return_dtype=pl.Int64
-    )
-    there = pl.col("_geolevel").is_not_null() & pl.col("cell").is_between(0, sizes - 1).fill_null(value=False)
-    wrong = asked.with_row_index("row").filter(sizes.is_not_null() & ~there)
-    for row in wrong.unique(["geolevel", "query_name"], keep="first", maintain_order=True).iter_rows(named=True):
-        name = row["query_name"]
-        what = f'{name}: there is no cell {row["cell"]} of it in {row["geolevel"] or UNION} "{row["area"]}"'
-        remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {queries[name].size - 1:,}; "
-        remedy += "areas without rows exist if --spine lists them"
-        problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
-    if problems:
-        raise DataError(problems)
-    return queries, asked
+    def places(self, level: Level, name: str) -> Places:
+        """Return the places of the areas of a level of which a query is asked."""
+        codes = {*self.rows.filter(_geolevel=level.name, query_name=name)["_area"]}
+        return np.array([place for place, code in enumerate(level.geocodes) if code in codes], dtype=np.int64)
+
+    def among(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Yield the rows that are asked for."""
+        for frame in frames:
+            some = frame.join(self.rows, left_on=_TARGET, right_on=_PLACE, how="semi")
+            if some.height:
+                yield some
+
+    def joined(self, estimates: pl.LazyFrame) -> pl.LazyFrame:
+        """Return the rows of the file in their order, each with its estimate."""
+        own = estimates.rename(dict(zip(_TARGET, _PLACE, strict=True)))
+        return self.rows.lazy().join(own, on=_PLACE, how="left", maintain_order="left").select(COLUMNS)
 
 
 def _estimated(
@@ -397,7 +399,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     unfinished = out.absolute().with_name(f".{out.absolute().name}.unfinished")
     mark = f"{__version__} {published.sha256} {options.arm} {options.schema_}"
     settings = SolveOptions(
-        arm=ARMS[options.arm],
+        method=METHODS[options.arm],
         groups=published.totals,
         threads=options.threads or os.cpu_count() or 1,
         store=LevelStore(folder=unfinished, mark=mark),

@@ -212,14 +212,18 @@ def estimates_of(
         yield found
 
 
-def estimate_frames(found: TreeEstimates, queries: Mapping[str, MarginalQuery]) -> Iterator[pl.DataFrame]:
-    """Yield the estimates of queries in all areas of a tree; one area above all that has no name is left out."""
+def estimate_frames(
+    found: TreeEstimates, queries: Mapping[str, MarginalQuery], some: Callable[[Level, str], Places] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the estimates of queries in all areas of a tree, or in some; one above all without a name is left out."""
     for depth in found.own:
         level = found.by_level[depth].level
         for name, query in queries.items() if level.name else ():
-            for some in blocks(level.areas, max(1, ROWS_AT_ONCE // query.size)):
-                own = found.of(depth, query, np.array(some))
-                yield estimate_frame(level.name, level.geocodes[some.start : some.stop], name, own)
+            places = np.arange(level.areas) if some is None else some(level, name)
+            for block in blocks(len(places), max(1, ROWS_AT_ONCE // query.size)):
+                own = places[block.start : block.stop]
+                codes = [level.geocodes[place] for place in own.tolist()]
+                yield estimate_frame(level.name, codes, name, found.of(depth, query, own))
 
 
 def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEstimate) -> pl.DataFrame:

@@ -18,8 +18,8 @@ from stirred.data.problems import bad_file
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
-from stirred.mechanisms.topdown.measure import areas_by_noise, noisy_queries
 from stirred.mechanisms.topdown.plan import TopDownPlan
+from stirred.mechanisms.topdown.population import areas_by_noise, noisy_queries
 from stirred.mechanisms.topdown.published import open_published
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign

@@ -20,8 +20,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings, checksum
 from stirred.data.codebook import Codebook
 from stirred.data.frames import write_frame
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, columns_beside
+from stirred.data.microdata import Microdata, as_microdata, columns_beside
 from stirred.data.problems import bad_plan
 from stirred.data.record_doubts import repeated_ids
 from stirred.engines.local import LocalEngine
@@ -38,14 +37,16 @@ from stirred.mechanisms.protocol import (
     Section,
     Settings,
     Typical,
+    Workplace,
     Written,
 )
 from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.evidence import audited, small_law, small_universes, verified, verified_totals
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL
 from stirred.mechanisms.topdown.hierarchy.tree import AGREES
-from stirred.mechanisms.topdown.measure import check_columns, measure, populations, spine_of
-from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured
+from stirred.mechanisms.topdown.measurements import measure, published_columns
+from stirred.mechanisms.topdown.plan import TopDownPlan, area_doubts, cost_grid, noise_grid, unmeasured, with_earlier
+from stirred.mechanisms.topdown.population import check_columns, populations, spine_of
 from stirred.mechanisms.topdown.records import (
     AREAS,
     CERTIFICATE,
@@ -55,11 +56,9 @@ from stirred.mechanisms.topdown.records import (
     DerivedFiles,
     Make,
 )
-from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS
-from stirred.mechanisms.topdown.store import published_columns
 from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.budget import Budget
 from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
@@ -97,8 +96,7 @@ class TopDown(Mechanism):
     """Counts of persons over a hierarchy of areas, each with discrete Gaussian noise, by a budget file.
 
     Settings are given by keyword, as a plan has them. What ``totals`` and ``facilities`` name is published exactly, and
-    fixed in the promise. ``area_list`` lists all areas, also those without persons; ``workplace`` is where the store of
-    the draw goes.
+    fixed in the promise. ``area_list`` lists all areas, also those without persons.
 
     >>> from stirred import Entropy
     >>> wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "ward": [1, 2, 1, 2]})
@@ -120,8 +118,6 @@ class TopDown(Mechanism):
     settings: TopDownSettings
     area_list: pl.DataFrame | None = field(compare=False)
     tables: Sequence[Sequence[str]]
-    workplace: Path | None = field(compare=False)
-    progress_place: Path | None = field(compare=False)
     engine: Engine | None = field(compare=False)
     design: TopDownDesign = field(compare=False)
 
@@ -131,8 +127,6 @@ class TopDown(Mechanism):
         *,
         area_list: pl.DataFrame | None = None,
         tables: Sequence[Sequence[str]] = (),
-        workplace: Path | None = None,
-        progress_place: Path | None = None,
         engine: Engine | None = None,
         design: TopDownDesign | None = None,
         **given: Any,
@@ -146,8 +140,7 @@ class TopDown(Mechanism):
         # What the settings decide is parsed once, and stays with copies that have the same settings.
         if design is None or design.settings is not self.settings:
             design = TopDownDesign.of(self.settings)
-        own = {"area_list": area_list, "tables": tables, "workplace": workplace, "progress_place": progress_place}
-        for name, value in {**own, "engine": engine, "design": design}.items():
+        for name, value in {"area_list": area_list, "tables": tables, "engine": engine, "design": design}.items():
             object.__setattr__(self, name, value)
 
     def with_settings(self, **changed: Any) -> Self:
@@ -184,9 +177,6 @@ class TopDown(Mechanism):
 
     def on(self, engine: Engine) -> Self:
         return replace(self, engine=None if engine.name == LOCAL else engine)
-
-    def working_in(self, folder: Path, *, progress: Path) -> Self:
-        return replace(self, workplace=folder, progress_place=progress)
 
     # ---- the promise
 
@@ -301,8 +291,8 @@ class TopDown(Mechanism):
         """Return the file where few numbers are drawn: it is the areas that take time, and not the records."""
         return data if sum(part.numbers for part in plan.parts) <= _MOST_REHEARSED else None
 
-    def warm(self) -> None:
-        folder = self.workplace and self.workplace.parent.absolute()
+    def ready(self, data: Any, plan: Any, workplace: Workplace | None = None) -> None:
+        folder = workplace and workplace.folder.parent.absolute()
         ready = Readiness(folder=folder, solves="records" in self.settings.publish)
         if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
             raise bad_engine(
@@ -315,8 +305,8 @@ class TopDown(Mechanism):
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:
         """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
-        microdata, plan, entropy, promised, convert = opening
-        place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
+        microdata, plan, entropy, promised, convert, workplace = opening
+        place = Path(mkdtemp(prefix="stirred-")) if workplace is None else workplace.folder
         engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
         stores = {
             part.name: measure(part, place / "store" / part.name, entropy, engine=engine, progress=progress)
@@ -326,7 +316,7 @@ class TopDown(Mechanism):
             parts=plan.measured,
             stores=stores,
             settings=self.settings,
-            work=self.progress_place or place / "work",
+            work=place / "work" if workplace is None else workplace.progress,
             engine=engine,
             progress=progress,
         )
@@ -339,7 +329,7 @@ class TopDown(Mechanism):
         declared = {file.name for file in plan.files(self, microdata)}
         drawn = {name: frame for name, frame in frames.items() if name in declared}
         public = Frames({**drawn, **made}, convert=convert)
-        if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
+        if workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
         return Release(public=public, specification=promised, internal={"derived": derived})
 
@@ -418,14 +408,13 @@ class TopDown(Mechanism):
         """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
         found = []
         for part in plan.measured if "measurements" in self.settings.publish else ():
-            for level in reversed([*part.shares.levels]):
-                for query in part.shares.measured(level):
-                    if (sigma2 := part.shares.sigma2(level, query)) is not None:
-                        error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
-                        named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
-                        place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
-                        table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
-                        found.append(Typical(table=table, error=error, within=within))
+            named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
+            for level, own in reversed(part.shares.noise.items()):
+                place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
+                for query, sigma2 in own.items():
+                    error, within = float(variance_of(sigma2)) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                    table = f"{named.get(query, f'{part.name} by {query}')}, {place}"
+                    found.append(Typical(table=table, error=error, within=within))
         return found
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import PERSONS, Fact, Grid, Plan, ReleasedTable
 from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares
 from stirred.mechanisms.topdown.hierarchy.schema import SUMMED
-from stirred.mechanisms.topdown.measure import Population
-from stirred.mechanisms.topdown.rules import with_earlier
+from stirred.mechanisms.topdown.population import Population
 from stirred.mechanisms.topdown.settings import UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.randomness.cell_law import variance_of
+from stirred.spec.compose import compose
 from stirred.spec.doubts import Doubt
+from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 
@@ -84,13 +87,13 @@ class TopDownPlan(Plan):
         choices = {"publish": [*settings.publish], "arm": settings.arm}
         found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=choices))
         for part in self.measured:
-            sigma2, costs = noise_values(part.shares), self.costs(part)
-            shown = [f"{n}: " + ", ".join(f"{q} {deviation(part.shares, n, q)}" for q in sigma2[n]) for n in areas]
+            costs, noise = self.costs(part), part.shares.noise
+            shown = [f"{n}: " + ", ".join(f"{q} {deviation(own)}" for q, own in noise[n].items()) for n in areas]
             found += [
                 Fact(
                     label=f"noise of {part.records}",
                     sentence=f"standard deviation of {'; '.join(shown)}",
-                    values={f"{part.name}_sigma2": sigma2},
+                    values={f"{part.name}_sigma2": noise_values(part.shares)},
                     for_plans=True,
                 ),
                 Fact(
@@ -134,15 +137,14 @@ def area_doubts(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
             )
 
 
-def deviation(shares: Shares, level: str, query: str) -> str:
-    """Return the standard deviation of the noise in a few digits."""
-    sigma2 = shares.sigma2(level, query)
+def deviation(sigma2: Fraction | None) -> str:
+    """Return the standard deviation of noise in a few digits."""
     return "-" if sigma2 is None else f"{float(variance_of(sigma2)) ** 0.5:.3g}"
 
 
 def noise_values(shares: Shares) -> dict[str, dict[str, str]]:
     """Return the variance parameter of each query at each level."""
-    return {level: {q: str(shares.sigma2(level, q)) for q in shares.measured(level)} for level in shares.levels}
+    return {level: {query: str(sigma2) for query, sigma2 in own.items()} for level, own in shares.noise.items()}
 
 
 def cost_values(costs: Sequence[ChangeCost]) -> dict[str, dict[str, Any]]:
@@ -153,7 +155,7 @@ def cost_values(costs: Sequence[ChangeCost]) -> dict[str, dict[str, Any]]:
 def noise_grid(shares: Shares) -> Grid:
     """Return the standard deviation of each query at each level."""
     names = tuple(shares.levels)
-    rows = tuple((query, *(deviation(shares, level, query) for level in names)) for query in shares.names)
+    rows = tuple((query, *(deviation(own.get(query)) for own in shares.noise.values())) for query in shares.names)
     return Grid(header=("query", *names), rows=rows, numbers=names)
 
 
@@ -162,3 +164,21 @@ def cost_grid(costs: Sequence[ChangeCost], *, delta: float = float(DELTA)) -> Gr
     header = ("a change of", "rho", f"epsilon at delta {delta:g}")
     rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)
     return Grid(header=header, rows=rows, numbers=header[1:])
+
+
+def with_earlier(own: Specification, earlier: Sequence[ReleasedTable]) -> Specification:
+    """Return the promise of this draw together with those of earlier releases, whose counts are published again."""
+    promises = [table.promise for table in earlier if table.promise is not None]
+    if not promises:
+        return own
+    try:
+        both = compose([own, *promises]).specification
+    except StirredError as error:
+        raise PlanError(
+            replace(problem, what=f"it cannot be put together with this release: {problem.what}", where="agrees_with")
+            for problem in error.problems
+        ) from None
+    losses = [
+        f"the loss is that of this draw ({own.budget_text}) and of an earlier release: {t.named}" for t in earlier
+    ]
+    return replace(both, assumptions=(*both.assumptions, *losses))

@@ -53,9 +53,7 @@ from stirred.spec.problems import Problem
 # Where a row stands, for what is said of it.
 FILE: Final = "__file"
 ROW: Final = "__row"
-# How many letters geocodes have in the 2020 files; the last of a block are those of the tabulation block.
-WIDTHS: Final = {0: "US", 3: "State", 9: "County", 13: "Tract", 15: "Block_Group", 31: "Block"}
-TABULATION: Final = 16
+TABULATION: Final = 16  # letters at the end of a geocode of a block in the 2020 files: those of the tabulation block
 _SIGNS: Final[Mapping[str, Sign]] = {"=": "=", "==": "=", "eq": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}
 # Constraints of the 2020 files that name one group and leave the others out.
 _ONE_GROUP: Final = {"gqNursingTotal": ("hhgq", 3), "nonvoting": ("votingage", 0)}
@@ -86,7 +84,7 @@ class PublishedMeasurements:
     @cached_property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what was measured, by the names in the file."""
-        return {each.name: each.query for each in self._asked.values() if each.sign is None}
+        return {each.name: each.query for each in self._row_queries.values() if each.sign is None}
 
     @cached_property
     def named_by(self) -> Literal["spine", "constraints", "rows"]:
@@ -109,7 +107,7 @@ class PublishedMeasurements:
         return ["query_name", *self.schema.names, "query_shape", "sign"]
 
     @cached_property
-    def _asked(self) -> dict[tuple[Any, ...], RowQuery]:
+    def _row_queries(self) -> dict[tuple[Any, ...], RowQuery]:
         """Return what rows ask, for each way in which they describe it."""
         columns = self._columns
         if not self.rows:
@@ -154,7 +152,7 @@ class PublishedMeasurements:
     def model(self) -> SubspaceModel:
         """Return the subspaces for all queries and known values of the file."""
         known = []
-        for key, asked in self._asked.items():
+        for key, asked in self._row_queries.items():
             same = [pl.col(name).eq_missing(value) for name, value in zip(self._columns, key, strict=True)]
             if asked.sign in ("=", "<="):
                 for level, each in self.rows.items():
@@ -221,7 +219,7 @@ class PublishedMeasurements:
         answers: list[Answers] = []
         known: list[Constraint] = []
         for key, part in own.partition_by(self._columns, as_dict=True, maintain_order=True).items():
-            asked, places = self._asked[key], part[_PLACE].to_numpy()
+            asked, places = self._row_queries[key], part[_PLACE].to_numpy()
             values = self._values(part, asked, level.name)
             if asked.sign is not None:
                 known.append(asked.known(values, places, len(codes)))
@@ -470,9 +468,6 @@ def _scan(path: Path, number: int, schema: Schema, *, level: str | None, constra
     whole = isinstance(columns["value"], pl.List | pl.Array) and columns["value"].inner.is_integer()
     variance = pl.col("variance").cast(pl.Float64) if "variance" in columns else pl.lit(None, dtype=pl.Float64)
     geolevel = text("geolevel") if level is None else pl.lit(level)
-    if level is None and "geolevel" not in columns:
-        letters = text("geocode").fill_null("").str.len_chars()
-        geolevel = letters.replace_strict([*WIDTHS], [*WIDTHS.values()], default=None, return_dtype=pl.String)
     shape = pl.lit(None, dtype=pl.String)
     if "query_shape" in columns:
         shape = pl.col("query_shape").cast(pl.List(pl.String)).list.join("x")

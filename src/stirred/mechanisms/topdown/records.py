@@ -23,14 +23,14 @@ from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Progress, Section
 from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
-from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries
 from stirred.mechanisms.topdown.hierarchy.schema import DETAILED, TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.hierarchy.tree import blocks
-from stirred.mechanisms.topdown.measure import Population
+from stirred.mechanisms.topdown.hierarchy.tree import Counts, Entries, blocks
+from stirred.mechanisms.topdown.measurements import JOURNAL, MeasurementStore, in_parts
+from stirred.mechanisms.topdown.population import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import FileParts, SolverOutcome, make, records_frame
-from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions
-from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
@@ -104,7 +104,7 @@ class DerivedFiles:
         store = self.stores[part]
         mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
         options = SolveOptions(
-            arm=ARMS[arm],
+            method=METHODS[arm],
             threads=os.cpu_count() or 1,
             engine=self.engine,
             store=LevelStore(folder=self.work.absolute() / "levels", mark=mark),
@@ -230,26 +230,12 @@ class Layout:
         return reduce(partial(pl.DataFrame.join, how="cross"), found).select(variables)
 
 
-def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:
-    """Yield frames, small ones together."""
-    held: list[pl.DataFrame] = []
-    long = 0
-    for frame in frames:
-        held.append(frame)
-        long += frame.height
-        if long >= (rows or _ROWS):
-            yield pl.concat(held)
-            held, long = [], 0
-    if held:
-        yield pl.concat(held)
-
-
-def _from_files(paths: Sequence[Path], rows: int | None = None) -> Iterator[pl.DataFrame]:
-    return _in_parts(map(pl.read_parquet, paths), rows)
+def _from_files(paths: Sequence[Path], rows: int = _ROWS) -> Iterator[pl.DataFrame]:
+    return in_parts(map(pl.read_parquet, paths), rows)
 
 
 def _records(paths: Sequence[Path], layout: Layout) -> Iterator[pl.DataFrame]:
-    return _in_parts(records_frame(layout.of_counts(pl.read_parquet(path))) for path in paths)
+    return in_parts((records_frame(layout.of_counts(pl.read_parquet(path))) for path in paths), _ROWS)
 
 
 def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> list[pl.DataFrame]:

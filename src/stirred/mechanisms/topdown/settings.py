@@ -20,7 +20,7 @@ from stirred.mechanisms.topdown.hierarchy.schema import (
     declared_schema,
     shipped_schema,
 )
-from stirred.mechanisms.topdown.solve.tree import ARMS
+from stirred.mechanisms.topdown.solve.problem import METHODS
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError
 
@@ -347,11 +347,8 @@ def _wrong_records(design: TopDownDesign) -> Iterator[Problem]:
         remedy = 'write publish = ["measurements", "records"]'
         yield Problem(what="arms make records, and none are published", where="arm", remedy=remedy)
     top = design.names[0]
-    unmeasured = any(
-        kind.measured and all(kind.shares.sigma2(top, query) is None for query in kind.shares.measured(top))
-        for kind in design.kinds
-    )
+    unmeasured = any(kind.measured and not kind.shares.noise[top] for kind in design.kinds)
     for arm in dict.fromkeys((settings.arm, *settings.compare)):
-        if records and unmeasured and not ARMS[arm].bottom_up:
+        if records and unmeasured and not METHODS[arm].bottom_up:
             what = f"the arm '{arm}' uses the measurements of each level alone, and the whole is not measured"
             yield Problem(what=what, where="arm", remedy="use the arm 'default', or measure the whole")

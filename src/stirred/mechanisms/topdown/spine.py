@@ -19,8 +19,7 @@ import polars as pl
 
 from stirred.data.columns import Columns, select
 from stirred.data.problems import bad_file, counted, listed
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
-from stirred.mechanisms.topdown.hierarchy.tree import GroupTotal, Level, Places
+from stirred.mechanisms.topdown.hierarchy.tree import Counts, GroupTotal, Level, Places
 
 BYPASSED: Final = -1
 SPINE: Final = "spine"  # the file of areas that is published
@@ -207,24 +206,29 @@ class Spine:
         return (*found, np.zeros(self.areas(self.depth - 1), dtype=np.bool_))
 
     @lru_cache(maxsize=8)  # noqa: B019 -- a few kinds of records, and a spine lives as long as its release
-    def _since(self, idle: frozenset[int]) -> tuple[Places, ...]:
-        """Return for each level the first level whose budget each area has, whether or not it keeps it."""
-        found = [np.zeros(1, dtype=np.int64)]
-        for depth, parent in enumerate(self.parents[1:], start=1):
-            passed = self.bypassed[depth - 1] & (depth not in idle)
-            found.append(np.where(passed[parent], found[-1][parent], depth))
+    def _passed_on(self, idle: frozenset[int]) -> tuple[tuple[npt.NDArray[np.bool_], Places], ...]:
+        """Return for each level which areas leave their budget to areas inside, and since which level each has one."""
+        found = [(np.zeros(1, dtype=np.bool_), np.zeros(1, dtype=np.int64))]
+        for depth in range(self.depth):
+            if depth:
+                above, since = found[-1]
+                parent = self.parents[depth]
+                found.append((above, np.where(above[parent], since[parent], depth)))
+            # An area that nothing inside is measured of keeps its budget.
+            below = {*range(depth + 1, self.depth)} - idle
+            passed = (self.bypassed[depth] | (depth in idle)) & bool(below)
+            found[-1] = (passed, found[-1][1])
         return tuple(found)
 
     def carried(self, depth: int, areas: range, *, idle: frozenset[int] = frozenset()) -> Places:
         """Return for some areas of a level the first level whose budget each has; ``BYPASSED`` if it is not measured.
 
-        It is its own level, or that of areas around it whose only child it is, and which left theirs to it. An area
-        keeps its budget where nothing is measured at the level below (``idle``). The sum from the root to a leaf stays
-        the same.
+        It is its own level, or that of areas around it that left theirs: those with a single child, and those of
+        ``idle`` levels, at which nothing is measured. The sum from the root to a leaf stays the same.
         """
         own = slice(areas.start, areas.stop)
-        passed = self.bypassed[depth][own] & (depth + 1 not in idle)
-        return np.where(passed, BYPASSED, self._since(idle)[depth][own])
+        passed, since = self._passed_on(idle)[depth]
+        return np.where(passed[own], BYPASSED, since[own])
 
     def within(self, depth: int, area: int, level: int) -> range:
         """Return the areas of a level that lie in an area of another level, at or above it."""

@@ -18,7 +18,7 @@ from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
 from stirred.release.ledger.verify import verify_rows
 from stirred.spec.markdown import plain
-from stirred.spec.problems import Problem, place_of
+from stirred.spec.misfits import misfits
 from stirred.spec.render import to_markdown, to_registry
 
 FORMATS: Final = ("json", "opendp", "markdown")
@@ -91,14 +91,8 @@ def from_json(text: str, *, source: str = "export") -> tuple[list[Row], dict[str
         tree = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
         document = LedgerDocument.model_validate(tree)
     except ValidationError as error:
-        raise LedgerError(
-            Problem(
-                what=f"{detail['msg'][:1].lower()}{detail['msg'][1:]}",
-                where=f"{source} {place_of(detail['loc'])}",
-                remedy=_REMEDY,
-            )
-            for detail in error.errors(include_url=False)[:10]
-        ) from None
+        wrong = misfits(error.errors()[:10], tree, LedgerDocument, remedy=_REMEDY, examples=False)
+        raise LedgerError(each._replace(remedy=_REMEDY).problem(source) for each in wrong) from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise bad_request(f"this is not an export of a ledger: {reason}", where=source, remedy=_REMEDY) from None

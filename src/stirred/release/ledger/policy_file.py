@@ -18,7 +18,7 @@ from stirred.spec.document_schema import (
 )
 from stirred.spec.invariant import Invariant
 from stirred.spec.misfits import Misfit, misfits
-from stirred.spec.problems import Problem, place_of
+from stirred.spec.problems import Problem
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
 Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
@@ -121,14 +121,13 @@ def policy_document(data: Any, *, source: str) -> PolicyDocument:
         return PolicyDocument.model_validate(data)
     except ValidationError as error:
         found = misfits(error.errors(), data, PolicyDocument, remedy="see docs/ledger.md")
-        raise LedgerError([_problem(each, source) for each in found]) from None
+        raise LedgerError(_problem(each, source) for each in found) from None
 
 
 def _problem(found: Misfit, source: str) -> Problem:
-    remedy = found.remedy
     if found.kind == "extra_forbidden" and found.place[-1] in PolicyDocument.model_fields:
-        remedy = "write it at the top of the file, above the first line in brackets"
-    return Problem(what=found.what, where=f"{source} {place_of(found.place)}".strip(), remedy=remedy)
+        found = found._replace(remedy="write it at the top of the file, above the first line in brackets")
+    return found.problem(source)
 
 
 def invariant_toml(invariant: Invariant) -> str:

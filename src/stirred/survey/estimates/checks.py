@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from stirred.data.columns import select
 from stirred.data.frames import as_read, read_frame
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, missing_column
-from stirred.data.problems import DataError, PlanError, listed, number
+from stirred.data.microdata import Microdata, as_microdata, missing_column
+from stirred.data.problems import DataError, listed, number
 from stirred.data.record_doubts import PublishedTable, clamped_doubts
 from stirred.mechanisms.protocol import Check, Written, failed
 from stirred.mechanisms.tables.engine import audit_promise, audit_records
+from stirred.mechanisms.tables.query import are_declared
 from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.invariant import Invariant, Named
@@ -29,17 +29,14 @@ from stirred.survey.estimates import published
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
 from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, inside_of, nearest
+from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import EstimateQueries, Public
-from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
+from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place, setting_of
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
 from stirred.survey.sample_design import DrawnSample, SurveyDesign, not_a_number
-from stirred.survey.settings import ELEVENTH, PAIRS, Setting
+from stirred.survey.settings import ELEVENTH, Setting
 
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
-
-__all__ = ["ATTESTED", "check", "design_of", "sampled", "setting_of", "settings_problems"]
 WAYS_OUT: Final = (
     "use design weights and calibrate after the noise ([adjust] when = 'after-noise'), or hold the counts of the "
     "classes fixed (when = 'counts-invariant')"
@@ -47,30 +44,12 @@ WAYS_OUT: Final = (
 _CLOSE: Final = 1e-6
 
 
-def setting_of(given: str | int) -> Setting:
-    """Return a setting from its number, or from its start and what is held fixed.
-
-    >>> setting_of("sample/frame").number, setting_of(11).start
-    (6, 'frame')
-    """
-    text = str(given).strip()
-    if text.isdigit():
-        if not 1 <= int(text) <= len(PAIRS):
-            raise wrong(f"there is no setting {text}", where="setting", remedy="1 to 11: `stirred survey settings`")
-        return Setting(*PAIRS[int(text) - 1])
-    start, _, invariant = (part.strip() for part in text.partition("/"))
-    try:
-        return Setting(start, invariant if invariant not in ("", "none") else None)
-    except StirredError as error:
-        raise PlanError([replace(each, where="setting") for each in error.problems]) from None
-
-
-def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
+def settings_problems(mechanism: SurveyPromise) -> Iterator[Problem]:
     """Yield everything that is wrong with the settings themselves."""
     setting = setting_of(mechanism.setting)
     if finite_loss(mechanism.epsilon, where="epsilon") <= 0:
         yield Problem(what=f"{mechanism.epsilon} is not above 0", where="epsilon", remedy="write a number above 0")
-    mechanism.sure  # noqa: B018 (a wrong confidence is told with the plan)
+    mechanism.sure  # noqa: B018 (a wrong confidence is refused with the plan)
     if not mechanism.estimates:
         yield Problem(
             what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on to a plan"
@@ -98,7 +77,7 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
     yield from _attest_problems(mechanism, setting)
 
 
-def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
+def _adjust_problems(mechanism: SurveyPromise, setting: Setting) -> Iterator[Problem]:
     adjust = mechanism.adjust
     if adjust is None:
         return
@@ -139,7 +118,7 @@ def _estimate_problems(each: Estimate, declared: Any, where: str) -> Iterator[Pr
                 yield Problem(what=what, where=where, remedy=remedy)
 
 
-def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
+def _attest_problems(mechanism: SurveyPromise, setting: Setting) -> Iterator[Problem]:
     if unknown := [name for name in mechanism.attest if name not in ATTESTED]:
         yield Problem(what=f"there is nothing called {unknown[0]!r}", where="attest", remedy=", ".join(ATTESTED))
     held = mechanism.adjust is not None and mechanism.adjust.when == "counts-invariant"
@@ -188,7 +167,7 @@ def design_of(data: Microdata) -> SurveyDesign:
     return SurveyDesign(**data.design)
 
 
-def check(mechanism: SurveyEstimates, data: Any) -> None:
+def check(mechanism: SurveyPromise, data: Any) -> None:
     """Raise all problems of a file's columns with these settings; nothing is computed."""
     data = as_microdata(data)
     file, design, problems = data.households, design_of(data), []
@@ -209,7 +188,7 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
         raise DataError(problems)
 
 
-def _missing(mechanism: SurveyEstimates, name: str, data: Microdata) -> Problem:
+def _missing(mechanism: SurveyPromise, name: str, data: Microdata) -> Problem:
     """Return the problem of a column that the file does not have, by the first entry or section that wants it."""
     source, where, role = data.household_source, "", "estimates"
     if first := next((each for each in mechanism.estimates if name in each.columns), None):
@@ -221,7 +200,7 @@ def _missing(mechanism: SurveyEstimates, name: str, data: Microdata) -> Problem:
     return replace(found, where=f"{where} ({source})" if where else f"{source} ({role})")
 
 
-def _imputation_problems(mechanism: SurveyEstimates, file: Any) -> Iterator[Problem]:
+def _imputation_problems(mechanism: SurveyPromise, file: Any) -> Iterator[Problem]:
     """Yield flags of imputed answers about which the plan says nothing; a column `x_imputed` is taken as that of x."""
     flags = [f"{name}_imputed" for name in all_columns(mechanism.estimates)]
     for name in [mechanism.imputed] if mechanism.imputed else ["imputed", *flags]:
@@ -240,7 +219,7 @@ def _finite(column: pl.Series) -> bool:
     return not numbers.null_count() and bool(numbers.is_finite().all())
 
 
-def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
+def sampled(mechanism: SurveyPromise, data: Microdata) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of the sample."""
     setting, design = mechanism.stage, design_of(data)
     drawn = design.drawn({name: data.households[name].to_list() for name in design.columns})
@@ -285,7 +264,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
 
 
 def _sizes(
-    mechanism: SurveyEstimates, design: SurveyDesign, drawn: DrawnSample, rows: Rows, file: pl.DataFrame
+    mechanism: SurveyPromise, design: SurveyDesign, drawn: DrawnSample, rows: Rows, file: pl.DataFrame
 ) -> Classes | None:
     """Return strata of units with the sums of their weights, where the design fixes them and the promise lists them.
 
@@ -302,7 +281,7 @@ def _sizes(
 
 
 def clamping(
-    mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[EstimateQueries]
+    mechanism: SurveyPromise, data: Microdata, rows: Rows, asked: Sequence[EstimateQueries]
 ) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
     asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
@@ -339,7 +318,7 @@ def _published(asked: EstimateQueries, file: pl.DataFrame, role: str, *, per: fl
 
 
 def _held(
-    mechanism: SurveyEstimates, classes: Classes, of: Any, design: SurveyDesign, drawn: DrawnSample
+    mechanism: SurveyPromise, classes: Classes, of: Any, design: SurveyDesign, drawn: DrawnSample
 ) -> tuple[Rows, Public]:
     """Return records with the weights total / count, and classes as strata: the sample given its counts."""
     assert classes.counts is not None
@@ -378,7 +357,7 @@ def _check_not_calibrated(classes: Classes, sums: Any) -> None:
         )  # fmt: skip
 
 
-def _weight_bounds(mechanism: SurveyEstimates) -> tuple[Fraction, Fraction]:
+def _weight_bounds(mechanism: SurveyPromise) -> tuple[Fraction, Fraction]:
     """Return the public bounds; never those of the file, which has the respondents alone where a sample is fixed."""
     if mechanism.weight_bounds is None:
         raise refusal(
@@ -391,7 +370,7 @@ def _weight_bounds(mechanism: SurveyEstimates) -> tuple[Fraction, Fraction]:
     return low, high
 
 
-def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
+def _most(mechanism: SurveyPromise, design: SurveyDesign, sizes: Any) -> int:
     if not design.ids or mechanism.variance == "none":
         return 1
     if mechanism.most_in_cluster is None:
@@ -430,7 +409,7 @@ def _check_design_weights(design: SurveyDesign, drawn: DrawnSample, *, respondin
         )  # fmt: skip
 
 
-def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written: Written) -> list[Check]:
+def verify_exact(mechanism: SurveyPromise, data: Microdata, plan: Any, written: Written) -> list[Check]:
     """Count the classes once more, where their counts are published exactly."""
     if not plan.public.held:
         return []
@@ -441,7 +420,7 @@ def verify_exact(mechanism: SurveyEstimates, data: Microdata, plan: Any, written
     return [Check(what="sampled counts of the classes", cells=found.height)]
 
 
-def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
+def audit_bundle(mechanism: SurveyPromise, bundle: Any, found: Any) -> None:
     """Compare the promise with that of the settings; name and columns of the file are believed."""
     audit_records(bundle, found)
     text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
@@ -462,10 +441,11 @@ def _of_any_columns(multiverse: Multiverse) -> list[Invariant]:
     return [replace(each, name=each.name.partition(": ")[0]) if isinstance(each, Named) else each for each in held]
 
 
-def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
+def fault(mechanism: SurveyPromise, table: pl.DataFrame, text: pl.DataFrame) -> str:
     """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
-    if dict(table.schema) != published.schema_of(
-        [name for name in table.columns if name not in (*published.LABELS, *published.NUMBERS)]
+    columns = published.columns_by(name for name in table.columns if name not in (*LABELS, *NUMBERS))
+    if not are_declared(table.columns, columns) or any(
+        table[name].dtype != columns[name].type for name in table.columns
     ):
         return "its columns are not those of estimates"
     if not text.equals(as_read(table, "csv"), null_equal=True):
@@ -475,10 +455,14 @@ def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -
         privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
         se = math.hypot(row["se_sampling"] or 0.0, privacy)
         cv = se / abs(row["estimate"]) if row["estimate"] else None
-        told = published.flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
+        quality = published.flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
         given = row["se"] or math.nan, row["cv"] or math.inf
-        mark = f"{told} {published.remark(own[row['name']], row['estimate'])}".strip() if row["name"] in own else told
+        mark = (
+            f"{quality} {published.remark(own[row['name']], row['estimate'])}".strip()
+            if row["name"] in own
+            else quality
+        )
         # Earlier versions published no remark.
-        if row["flag"] not in (told, mark) or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
+        if row["flag"] not in (quality, mark) or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
             return f"se, cv or flag of {row['name']} contradicts its other numbers"
     return ""

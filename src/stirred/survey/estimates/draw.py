@@ -1,29 +1,17 @@
-"""Where the draw amplifies: the loss on the sample, stratum by stratum, and whether the stated draw is the file's.
-
-In a simple or stratified sample a unit of stratum h moves a weighted total by its own weight w_h, not by the largest
-one. With ``shares[h]`` the part of the loss on the sample that such a unit can have, the frame loses
-max over h of amp(inner shares[h], n_h/N_h) (docs/theory/survey-estimates.md).
-"""
+"""The stated draw of a sample: its strata, the weights that follow from it, and whether it is the file's."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from stirred.spec.exact import exact
 from stirred.spec.problems import wrong
-from stirred.survey.amplify import deamplify
-from stirred.survey.attackers import attackers
-from stirred.survey.designs import PPS, SRSWOR, SRSWR, Cluster, Design, Poisson, Stratified, Systematic, TwoStage
-from stirred.survey.estimates.queries import FINE, Range, split
-from stirred.survey.estimates.settings import pair
+from stirred.survey.designs import PPS, SRSWOR, SRSWR, Cluster, Design, Stratified, Systematic, TwoStage
+from stirred.survey.estimates.queries import Range
 from stirred.survey.sample_design import DrawnSample
-
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
 
 
 def strata_of(stated: Design) -> list[tuple[int, int]] | None:
@@ -40,55 +28,6 @@ def weight_ends(low: Fraction, high: Fraction, grid: Fraction, stated: Design | 
         one = min(max(round(Fraction(stated.N, stated.n) / grid), ends[0]), ends[1])
         return one, one
     return ends
-
-
-def shares(mechanism: SurveyEstimates, stated: Design) -> list[Fraction] | None:
-    """Return which part of the loss on the sample a unit of each stratum has; None where no sharper rule is known."""
-    strata = strata_of(stated)
-    if strata is None or len(strata) == 1 or mechanism.weight_bounds is None:
-        return None
-    if mechanism.adjust or mechanism.copies > 1:  # a copy may stand in another stratum
-        return None
-    least, most = weight_ends(*pair(mechanism.weight_bounds, where="weight_bounds"), mechanism.grid)
-    taken = [n for n, _ in strata]
-    steps = [min(max(math.ceil(Fraction(there, n) / mechanism.grid), least), most) for n, there in strata]
-    # All samples weigh the same, so a Hajek mean moves like a total; its noise is for the least that they could weigh.
-    weighed = Fraction(
-        most + (sum(taken) - 1) * least, sum(n * max(w - 1, least) for n, w in zip(taken, steps, strict=True))
-    )
-    paid, found = mechanism.paid or Fraction(0), []
-    for w in steps:
-        part, whole = Fraction(w, most), Fraction(1)
-        mean, own = min(part * weighed + Fraction(1, FINE), whole), Fraction(0)
-        for each, loss in zip(mechanism.estimates, split(mechanism.estimates, whole), strict=True):
-            # The square of a score moves by the square of its part; rounding adds a step at most in each changed cell.
-            spread = min(part * part + Fraction(2 if each.by else 1, FINE), whole)
-            hajek = each.kind == "mean" and not (each.by or each.where)  # it also pays for the sum of its weights
-            own += loss * ((1 - paid) * (mean if hajek else part) + paid * (max(part, spread) if hajek else spread))
-        found.append(own)
-    return found
-
-
-def inner_loss(mechanism: SurveyEstimates, stated: Design) -> Fraction:
-    """Return the largest loss on the sample with which the frame loses no more than is promised."""
-    target = exact(mechanism.loss)
-    # The noise covers replaced records of a sample of fixed size: other designs are refused here.
-    generic = deamplify(target, stated, setting=mechanism.stage, inner="substitute").rational
-    parts = shares(mechanism, stated)
-    if parts is None:
-        return generic
-    rates = stated.shape.units or (stated.shape.rate,)
-    worst = {rate: max(p for p, own in zip(parts, rates, strict=True) if own == rate) for rate in rates}
-    return max(generic, min(deamplify(target, Poisson((rate,))).rational / part for rate, part in worst.items()))
-
-
-def beside(mechanism: SurveyEstimates) -> tuple[tuple[str, str], ...]:
-    """Return the loss before those who know more of the sample than its design, where it is amplified."""
-    if mechanism.design is None:
-        return ()
-    _, *found = attackers(exact(mechanism.inner_loss), mechanism.design, inner="substitute")
-    more = [(each.name, each.epsilon.shown(6)) for each in found if float(each.epsilon) > float(mechanism.loss)]
-    return (("knows nothing", exact(mechanism.loss).shown(6)), *more)
 
 
 def check_draw(stated: Design, drawn: DrawnSample, grid: Fraction) -> None:

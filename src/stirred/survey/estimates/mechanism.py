@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from itertools import combinations_with_replacement, product
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import PlanError, listed
-from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.engine import COMPOSED, LAPLACE, UNPUBLISHED, TableMechanism, declared_cells
-from stirred.mechanisms.tables.query import Ask
+from stirred.data.problems import PlanError
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.tables.cells import declared_cells
+from stirred.mechanisms.tables.query import TableAnswers
 from stirred.spec.budget import Budget, Derived
-from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
-from stirred.spec.given_numbers import finite_loss, fraction
-from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Invariant, Margin, Named, plural
-from stirred.spec.multiverse import Multiverse
-from stirred.spec.output_premetric import PURE
-from stirred.spec.problems import placed
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
-from stirred.survey.designs import SRSWOR, Design, design_from
-from stirred.survey.estimates import checks, draw, pictures, published, small
-from stirred.survey.estimates.classes import too_small
-from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
-from stirred.survey.estimates.published import VARIANCE, SurveyPlan
-from stirred.survey.estimates.queries import EstimateQueries, Public, asked, split
-from stirred.survey.estimates.settings import Estimate, SurveyEstimatesSettings, place
-from stirred.survey.imputation import copies
-from stirred.survey.sample_design import SurveyDesign
-from stirred.survey.settings import Setting
+from stirred.spec.given_numbers import fraction
+from stirred.spec.shift_law import Noise, ShiftLaw
+from stirred.spec.specification import Specification
+from stirred.survey.estimates import checks, pictures, published
+from stirred.survey.estimates.classes import Classes
+from stirred.survey.estimates.draw import weight_ends
+from stirred.survey.estimates.measure import Rows, Values, nearest, ratio_steps, totals, values_of, variances
+from stirred.survey.estimates.promise import SurveyPromise
+from stirred.survey.estimates.published import SurveyPlan
+from stirred.survey.estimates.queries import FINE, EstimateQueries, Public
+from stirred.survey.estimates.settings import pair
 
-ALONE: Final = "nothing of the sample is published but these estimates with noise, and what follows from them"
-ASSUMPTIONS: Final = (
-    ALONE,
-    "estimates, bounds, grids, weights and domains were fixed beforehand, not read off the records",
-    *UNPUBLISHED,
-)
-HELD: Final = {
-    "population": "population of the survey, as far as it limits what a record can be",
-    "frame": "frame of the survey: who could be drawn, and the weight of each",
-    "sample": "sample: who was drawn, and the weight of each",
-    "frame-variables": "frame variables of every unit: who is on the frame, strata, clusters and weights",
-}
-TOTALS: Final = "the totals of the classes are public, and were not computed from this sample"
-SENSITIVITY: Final = "sensitivities of survey estimates (docs/theory/survey-estimates.md)"
-AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
+_MOST: Final = 60  # files of one size: all pairs of them are compared
 
 
-class SurveyEstimates(TableMechanism):
+class SurveyEstimates(SurveyPromise):
     """Estimates of a sample with noise: a record of the setting's first stage is protected with ``epsilon`` in all.
 
     >>> from stirred.randomness.entropy import Entropy
@@ -72,7 +50,6 @@ class SurveyEstimates(TableMechanism):
 
     name: ClassVar[str] = "survey-estimates"
     title: ClassVar[str] = "survey estimates"
-    settings_model: ClassVar[type[Settings]] = SurveyEstimatesSettings
     own_tables: ClassVar[bool] = True
     table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
 
@@ -80,101 +57,6 @@ class SurveyEstimates(TableMechanism):
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.sample_loss  # noqa: B018
-
-    @property
-    def stage(self) -> Setting:
-        """Return the setting: where the promise starts, and what is held fixed."""
-        return checks.setting_of(self.setting)
-
-    @property
-    def loss(self) -> Fraction:
-        return finite_loss(self.epsilon, where="epsilon")
-
-    @property
-    def design(self) -> Design | None:
-        """Return how the sample was drawn, where that amplifies."""
-        return design_from(dict(self.sampling)) if self.sampling else None
-
-    @property
-    def equal(self) -> bool:
-        """Say whether the draw gives every unit the same weight, whatever the frame says."""
-        return isinstance(self.design, SRSWOR)
-
-    @cached_property
-    def inner_loss(self) -> Fraction:
-        """Return the loss on the sample, of one unit: composed first, then amplified once by the draw."""
-        return self.loss if self.design is None else draw.inner_loss(self, self.design)
-
-    @property
-    def sample_loss(self) -> Fraction:
-        """Return the loss that is split over the estimates.
-
-        Where answers were copied, it is that of one record of the imputed file: all copies of a person count.
-        """
-        return self.inner_loss / self.copies
-
-    attackers = cached_property(draw.beside)
-
-    @property
-    def grid(self) -> Fraction:
-        """Return the number to whose multiples weights are rounded."""
-        return fraction(self.weight_grid, where="weight_grid")
-
-    @property
-    def copies(self) -> int:
-        """Return in how many records one person's answers stand at most."""
-        return copies(self.imputation, self.donor_cap)
-
-    @property
-    def wanted(self) -> tuple[Estimate, ...]:
-        """Return the estimates, after the counts of classes where noisy estimates are calibrated to them."""
-        if not self.after_noise:
-            return tuple(self.estimates)
-        return (Estimate(kind="table", by=self.adjust.poststrata, share=self.adjust.share), *self.estimates)
-
-    @property
-    def after_noise(self) -> bool:
-        return self.adjust is not None and self.adjust.when == "after-noise"
-
-    @property
-    def sample_columns(self) -> list[str]:
-        more = [*(self.adjust.poststrata if self.adjust else ()), *([self.imputed] if self.imputed else [])]
-        return [*dict.fromkeys([*all_columns(self.estimates), *more])]
-
-    @property
-    def paid(self) -> Fraction | None:
-        """Return the share of a loss that a sampling variance gets."""
-        return fraction(self.variance_share, where="variance_share") if self.variance == "paid" else None
-
-    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[EstimateQueries, ...]:
-        """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
-        found: list[EstimateQueries] = []
-        for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.sample_loss), strict=True):
-            counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
-            own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
-            with placed(place(each, self.estimates)):
-                found.append(asked(each, own, cells=cells, loss=loss, paid=paid))
-        if self.after_noise and public.classes and (small := [*too_small(public.classes, found[0].queries["top"])]):
-            raise PlanError(small)
-        return tuple(found)
-
-    @property
-    def coded_columns(self) -> Sequence[str]:
-        return [*dict.fromkeys(name for each in self.estimates for name in each.by)]
-
-    @property
-    def declared_columns(self) -> Sequence[str]:
-        return [*self.coded_columns, *(name for each in self.estimates for name in each.where)]
-
-    @property
-    def in_words(self) -> str:
-        titles = listed([each.title for each in self.estimates])
-        amplified = "" if self.design is None else f", by a sample drawn as {self.design}"
-        return (
-            f"Survey estimates: discrete Laplace noise on {titles}; epsilon {self.loss} in all, for one changed record "
-            f"of the stage {self.stage.start}{amplified}. {VARIANCE[self.variance].capitalize()}. No records are "
-            "published."
-        )
 
     # ---- the promise and the act
 
@@ -200,65 +82,13 @@ class SurveyEstimates(TableMechanism):
         yield from dict.fromkeys(checks.clamping(self, data, checks.sampled(self, data)[0], plan.estimates))
         yield from pictures.notes(plan)
 
-    def specification(
-        self,
-        *,
-        name: str,
-        columns: Sequence[str],
-        stage: str = "",
-        post_imputation: bool | None = None,
-        drawn: SurveyDesign | None = None,
-    ) -> Specification:
-        """Return the promise: replaced records of the setting's first stage, and what the setting holds fixed.
-
-        Strata and weights by other columns of ``drawn`` are something else that is held fixed.
-        """
-        setting = self.stage
-        held: list[Invariant] = []
-        if setting.invariant:
-            by = {"population": (), "frame-variables": ("strata", "ids", "fpc", "weights")}
-            known = _by_columns(drawn, by.get(setting.invariant, ("fpc", "weights")))
-            held.append(Named(name=f"survey {setting.invariant}{known}", description=HELD[setting.invariant]))
-        if self.adjust is not None and not self.after_noise:
-            held.append(Margin(of=self.unit, variables=tuple(self.adjust.poststrata)))
-        elif self.variance != "none":
-            # The name is what makes two of them the same; rows that were drawn one by one are no clusters.
-            clustered = drawn is None or bool(drawn.ids)
-            counts = f"number of sampled {'clusters' if clustered else plural(self.unit)} in each stratum"
-            known = _by_columns(drawn, ("strata", "ids"))
-            held.append(Named(name=f"survey clusters by stratum{known}", description=counts))
-        parts = ", ".join(each.title for each in self.estimates)
-        formula = f"the losses of {parts} added up"
-        if self.design is not None:
-            formula = (
-                f"{formula} on the sample ({exact(self.sample_loss).shown()}), then amplified once by {self.design}"
-            )
-        if self.copies > 1:
-            formula = f"{self.copies} times {formula}: so often one person's answers can stand in the file"
-        vouched = [TOTALS] if self.adjust is not None else []
-        vouched += [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
-        domain = Domain.of_file(name, stage=setting.start, record_types=(self.unit,), columns=tuple(columns))
-        if setting.start != "sample":  # what comes before or after the sample is not the file itself
-            domain = replace(domain, dataset=setting.domain)
-        return Specification(
-            flavor=Flavor(
-                domain=domain,
-                multiverse=Multiverse(invariants=tuple(held)),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
-                output_premetric=PURE,
-            ),
-            budget=Budget(policy=Derived(formula=formula, value=exact(self.loss))),
-            assumptions=(*ASSUMPTIONS, *vouched),
-            relies_on=(ONE_RUN,),
-            theorem=(LAPLACE, SENSITIVITY, COMPOSED, *(() if self.design is None else (AMPLIFIED,))),
-            settings_from=self.settings_from, alone=(ALONE,),
-        )  # fmt: skip
-
-    def answered(self, data: Microdata, plan: SurveyPlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(
+        self, data: Microdata, plan: SurveyPlan, ask: TableAnswers, progress: Progress
+    ) -> dict[str, pl.DataFrame]:
         """Return the estimates that follow from noisy numbers; what a variance is taken around is noisy itself."""
         return {published.ESTIMATES: published.published(self, plan, self.noisy(data, plan, ask))}
 
-    def noisy(self, data: Microdata, plan: SurveyPlan, ask: Ask) -> dict[str, dict[str, Any]]:
+    def noisy(self, data: Microdata, plan: SurveyPlan, ask: TableAnswers) -> dict[str, dict[str, Any]]:
         """Return the noisy numbers of each estimate by role."""
         rows, _ = checks.sampled(self, data)
         found: dict[str, dict[str, Any]] = {}
@@ -281,9 +111,6 @@ class SurveyEstimates(TableMechanism):
     def verified(self, title: str) -> dict[str, str]:
         return {"what": "every estimate, computed again", "result": "the true numbers with the noise"}
 
-    def warm(self) -> None:
-        import stirred.randomness.noise_kernel  # noqa: F401
-
     check = checks.check
     verify_exact = checks.verify_exact
     audit_bundle = checks.audit_bundle
@@ -293,13 +120,118 @@ class SurveyEstimates(TableMechanism):
     sections = pictures.sections
     shown = pictures.shown
     inside = pictures.inside
-    law = small.law
-    audit_universes = small.audit_universes
-    audit_specification = small.audit_specification
+
+    # ---- small samples, for audits
+    # Where sampling amplifies, the promise on the sample is checked here; what the draw makes of it is checked by the
+    # linear programme (`stirred survey audit-design`). Variances follow the published ratio; here it is held fixed, as
+    # composition allows.
+
+    def _axes(self) -> dict[str, list[Any]]:
+        """Return what a record of a small sample can be: its weight, columns at their bounds, domain or not."""
+        axes: dict[str, list[Any]] = {"": [0, 1]}  # the smaller or the larger weight
+        for each in self.estimates:
+            for name, bounds in ((each.variable, each.bounds), (each.denominator, each.denominator_bounds)):
+                if name is not None:
+                    ends = [fraction(end, where="bounds") for end in bounds or ()]
+                    known = axes.get(name, [])
+                    axes[name] = sorted({min([*ends, *known]), max([*ends, *known])})
+            for name in (*each.by, *each.where):
+                axes.setdefault(name, [0, 1])
+        if self.adjust is not None:
+            axes[""] = axes[""] if self.after_noise else [0]  # weights follow the class
+            axes |= {name: [0, 1] for name in self.adjust.poststrata}
+        return axes
+
+    def _sample(self, records: Sequence[dict[str, Any]]) -> tuple[Rows, Public]:
+        """Return the records as whole numbers, and what is public of them; totals of classes are made up."""
+        n, grid = len(records), self.grid
+        low, high = (grid, 2 * grid) if self.weight_bounds is None else pair(self.weight_bounds, where="weights")
+        ends = weight_ends(low, high, grid, self.design)
+        weights = np.array([ends[record[""]] for record in records], dtype=np.int64)
+        public = Public(setting=self.stage, n=n, weights=ends, weight_grid=grid, strata=(n,), equal=self.equal)
+        rows = Rows(weights=weights, cluster=np.arange(n), stratum=np.zeros(n, dtype=np.int64), drawn=(n,),
+                    left=(Fraction(1),))  # fmt: skip
+        if self.adjust is None:
+            return rows, public
+        by = list(self.adjust.poststrata)
+        known = [*product((0, 1), repeat=len(by))]
+        of = np.array([known.index(tuple(record[name] for name in by)) for record in records], dtype=np.int64)
+        frame = pl.DataFrame([list(map(str, each)) for each in known], schema=by, orient="row")
+        if self.after_noise:  # far above the noise of their counts
+            classes = Classes(frame=frame, totals=(Fraction(10**12),) * len(known))
+            return replace(rows, classes=of), replace(public, classes=classes)
+        counts = tuple(np.bincount(of, minlength=len(known)).tolist())
+        classes = Classes(frame=frame, totals=tuple(Fraction(6 * h + 6) for h in range(len(known))), counts=counts)
+        steps = np.array([nearest(total / max(k, 1) / grid) for total, k in zip(classes.totals, counts, strict=True)])
+        own = steps[of]
+        return (
+            replace(rows, weights=own, stratum=of, drawn=counts, left=(Fraction(1),) * len(known), classes=of),
+            replace(public, weights=(int(own.min()), int(own.max())), strata=counts, classes=classes),
+        )
+
+    def law(self, dataset: Any) -> ShiftLaw:
+        """Return the exact law of all numbers of a small sample."""
+        names = [*self._axes()]
+        records = [dict(zip(names, record, strict=True)) for record in dataset]
+        rows, public = self._sample(records)
+        centre: list[int] = []
+        noises: list[Noise] = []
+        for each in self.asked(public, [2 ** len(e.by) for e in self.wanted]):
+            values = _values(each, records)
+            numbers = dict(totals(each, rows, values))
+            if "variance" in each.queries:
+                middle: Any = [sum(each.ratio) // 2] * each.queries["variance"].cells
+                factors = None
+                if each.classes:
+                    middle = np.repeat(np.array(middle)[:, None], each.classes, axis=1)
+                    factors = FINE // np.arange(1, each.classes + 1)
+                numbers["variance"] = variances(each, rows, values, middle, factors)
+            for role, own in numbers.items():
+                centre += own.ravel().tolist()
+                noises += [each.queries[role].noise] * own.size
+        return ShiftLaw(centre, noises)
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return small samples of one, two and three records, with all weights and values at their bounds."""
+        axes = self._axes()
+        records, names = [*product(*axes.values())], [*axes]
+        kept = () if self.adjust is None or self.after_noise else self.adjust.poststrata
+        held = [names.index(name) for name in kept]
+        found: list[list[Hashable]] = []
+        for count in (1, 2, 3):
+            samples = [*combinations_with_replacement(records, count)]
+            if count > 2 and len(samples) > _MOST:
+                break
+            groups: dict[Any, list[Hashable]] = {}  # by how many records their classes have, where that is held fixed
+            for sample in samples:
+                groups.setdefault(tuple(sorted(tuple(record[k] for k in held) for record in sample)), []).append(sample)
+            found += groups.values()
+        return found
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a small sample: the loss on the sample, before anything amplifies it."""
+        promised = self.specification(name="small", columns=[*self._axes()][1:])
+        inner = Budget(
+            policy=Derived(formula="the losses of the estimates on the sample", value=exact(self.sample_loss))
+        )
+        return replace(promised, budget=inner)
 
 
-def _by_columns(drawn: SurveyDesign | None, roles: Sequence[str]) -> str:
-    """Return by which columns of a design something is defined, for the name of an invariant."""
-    given = {} if drawn is None else {role: getattr(drawn, role) for role in roles}
-    said = [f"{role} {value if isinstance(value, str) else ', '.join(value)}" for role, value in given.items() if value]
-    return f": {'; '.join(said)}" if said else ""
+def _values(asked: EstimateQueries, records: Sequence[dict[str, Any]]) -> Values:
+    def steps(name: str | None, ends: tuple[int, int], grid: Fraction) -> Any:
+        if name is None:
+            return np.ones(len(records), dtype=np.int64)
+        found = [min(max(round(r[name] / grid), ends[0]), ends[1]) for r in records]
+        return np.array(found, dtype=np.int64)
+
+    estimate = asked.estimate
+    cell = [0] * len(records)
+    for place, record in enumerate(records):
+        for name in estimate.by:
+            cell[place] = 2 * cell[place] + record[name]
+        if not all(record[name] for name in estimate.where):
+            cell[place] = -1
+    return Values(
+        y=steps(estimate.variable, asked.y, asked.grid), x=steps(estimate.denominator, asked.x, asked.below_grid),
+        cell=np.array(cell, dtype=np.int64),
+    )  # fmt: skip

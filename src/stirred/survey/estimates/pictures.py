@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from stirred.spec.problems import StirredError
 from stirred.survey.amplify import deamplify
 from stirred.survey.designs import Poisson
 from stirred.survey.estimates.checks import sampled
+from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, ROLES, SurveyPlan, noise_of
 from stirred.survey.estimates.queries import EstimateQueries, SurveyQuery, asked, bounded_variance
 from stirred.survey.settings import Setting, all_settings
-
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
 
 _MOST_BARS, _MOST_ROWS, _BINS = 40, 200, 10
 _LITTLE: Final = 0.1  # of the largest possible total
@@ -45,24 +43,24 @@ _NOBODY: Final = "nobody by what they know of the sample"
 Row = dict[str, Any]
 
 
-def headline(mechanism: SurveyEstimates, plan: SurveyPlan) -> Headline:
+def headline(mechanism: SurveyPromise, plan: SurveyPlan) -> Headline:
     """Return what is held fixed, which the files need not have, and what is disturbed."""
     held = f"Held fixed, and so not protected: {plan.unchanged}."
     return Headline(unchanged=held, disturbed=f"Disturbed: {plan.disturbed}.")
 
 
-def shown(mechanism: SurveyEstimates, plan: SurveyPlan, public: Frames) -> list[Section]:
+def shown(mechanism: SurveyPromise, plan: SurveyPlan, public: Frames) -> list[Section]:
     """Return the estimates, what their errors are made of, and their quality against the size of domains."""
     table, by = public.frame(ESTIMATES), plan.releases["households"]
     rows = [row for row in table.iter_rows(named=True) if row["estimate"] is not None]
     header = ("name", *by, "estimate", "se", "lci", "uci", "cv", "flag")
     first = [{**row, "cv": _percent(row["cv"])} for row in table.head(_MOST_ROWS).iter_rows(named=True)]
     cells = tuple(tuple("" if row[name] is None else row[name] for name in header) for row in first)
-    told = "Every estimate with its standard error, its interval and its quality. All columns are in estimates.csv."
+    lead = "Every estimate with its standard error, its interval and its quality. All columns are in estimates.csv."
     more = f" The first {_MOST_ROWS} of {table.height:,} are shown." if table.height > _MOST_ROWS else ""
     grid = Grid(header=header, rows=cells, numbers=header[1 + len(by) : -1])
     return [
-        Section(title="The estimates", blocks=(told + more, *_noise_alone(plan), _CLAMPED, *_outside(rows), grid)),
+        Section(title="The estimates", blocks=(lead + more, *_noise_alone(plan), _CLAMPED, *_outside(rows), grid)),
         Section(title="Sampling error and privacy error", blocks=tuple(_errors(plan, rows, by))),
         Section(title="Quality by size of the domain", blocks=tuple(_quality(mechanism, plan, rows, by))),
     ]
@@ -166,7 +164,7 @@ def notes(plan: SurveyPlan) -> Iterator[Doubt]:
             )  # fmt: skip
 
 
-def _quality(mechanism: SurveyEstimates, plan: SurveyPlan, rows: Sequence[Row], by: Sequence[str]) -> Iterator[Block]:
+def _quality(mechanism: SurveyPromise, plan: SurveyPlan, rows: Sequence[Row], by: Sequence[str]) -> Iterator[Block]:
     """Yield cv against the published size of a domain: that of a weighted table of the same release."""
     domains = [(row["where"], *(row[name] for name in by)) for row in rows]
     sizes = {domain: row["estimate"] for domain, row in zip(domains, rows, strict=True) if row["kind"] == "table"}
@@ -178,7 +176,7 @@ def _quality(mechanism: SurveyEstimates, plan: SurveyPlan, rows: Sequence[Row], 
         return
     why = ((len(rows) - len(sized), "their sampling error is not published"),
            (len(sized) - len(points), "they have no published size above 0"))  # fmt: skip
-    left = "".join(f" Left out: {count} of {len(rows)} estimates; {told}." for count, told in why if count)
+    left = "".join(f" Left out: {count} of {len(rows)} estimates; {reason}." for count, reason in why if count)
     yield (
         "The size of a domain is its published weighted count, which has noise itself. Lines are those of the flags "
         f"({mechanism.quality}).{left}"
@@ -197,7 +195,7 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.3g}%" if share < 10 else "above 1,000%"
 
 
-def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
+def sections(mechanism: SurveyPromise, plan: SurveyPlan) -> list[Section]:
     """Return the noise of each estimate, who is not covered, and the noise that other settings would need."""
     rows = [
         (each.title, ROLES.get(role, role), query.cells, f"{float(query.loss):.4g}", _amount(_sd(query)))
@@ -206,11 +204,11 @@ def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
     ]
     header = ("estimate", "number", "cells", "epsilon on the sample", "noise sd")
     setting, (low, high) = plan.public.setting, _ends(plan)
-    told = f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or _NOBODY}."
+    protected = f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or _NOBODY}."
     kind = "Weights total / count" if plan.public.held else "Design weights"
     weights = f"{kind} are taken between {low:g} and {high:g}, which are public."
     grid = Grid(header=header, rows=tuple(rows), numbers=header[2:])
-    blocks: list[Block] = [mechanism.in_words, told, weights, grid]
+    blocks: list[Block] = [mechanism.in_words, protected, weights, grid]
     if plan.mechanism.attackers:
         blocks.append("Before somebody who knows something of the sample:")
         blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.mechanism.attackers, numbers=("epsilon",)))
@@ -233,7 +231,7 @@ def _ends(plan: SurveyPlan) -> tuple[float, float]:
     return low, high
 
 
-def _settings(mechanism: SurveyEstimates, plan: SurveyPlan) -> Iterator[Block]:
+def _settings(mechanism: SurveyPromise, plan: SurveyPlan) -> Iterator[Block]:
     """Yield the noise of one estimate in all settings, with the same loss."""
     own = [each for each in plan.estimates if each is not plan.class_counts]
     one = next((each for each in own if each.estimate.kind in ("total", "table")), own[0])
@@ -260,7 +258,7 @@ def _settings(mechanism: SurveyEstimates, plan: SurveyPlan) -> Iterator[Block]:
     yield Grid(header=("setting", "noise sd", "attackers not covered"), rows=tuple(rows), numbers=("noise sd",))
 
 
-def _amplified(mechanism: SurveyEstimates, plan: SurveyPlan) -> tuple[Fraction, str]:
+def _amplified(mechanism: SurveyPromise, plan: SurveyPlan) -> tuple[Fraction, str]:
     """Return the loss on the sample where the draw amplifies, and by which draw."""
     if mechanism.design is not None:
         return mechanism.sample_loss, f"the draw amplifies as {mechanism.design}"
@@ -285,13 +283,13 @@ def _in_setting(one: EstimateQueries, plan: SurveyPlan, setting: Setting, *, sha
     return _sd(other.queries[role])
 
 
-def inside(mechanism: SurveyEstimates, plan: SurveyPlan, release: Release) -> list[Section]:
+def inside(mechanism: SurveyPromise, plan: SurveyPlan, release: Release) -> list[Section]:
     """Return how many values were clamped, the weights between their public bounds, and what could be shown."""
     drawn, weights = release.internal["drawn"], sampled(mechanism, release.internal["counted"])[0].given
     clamped = [(title, int(frame["clamped"][0]), plan.public.n) for title, frame in drawn.items()]
-    told = "Values beyond the declared bounds count as the nearer bound. Their number is confidential."
+    lead = "Values beyond the declared bounds count as the nearer bound. Their number is confidential."
     grid = Grid(header=("estimate", "values clamped", "records"), rows=tuple(clamped))
-    found = [Section(title="Clamping", blocks=(told, grid))]
+    found = [Section(title="Clamping", blocks=(lead, grid))]
     if not any(each.estimate.kind == "table" for each in plan.estimates):
         advice = f"{_NO_SIZES} To show quality by size, add [[estimates]] kind = 'table' with the same by to the plan."
         found.append(Section(title="Sizes of domains", blocks=(advice,)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -16,23 +16,16 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Fact, PublicFile, ReleasedColumns
 from stirred.mechanisms.tables.engine import TablePlan
+from stirred.mechanisms.tables.query import DECIMAL, TEXT, Columns, schema_of
 from stirred.spec.brief import figures
 from stirred.spec.exact import exact
 from stirred.spec.invariant import Margin
-from stirred.survey.estimates.classes import calibrate, centres, ratios
-from stirred.survey.estimates.draw import shares
+from stirred.survey.estimates.calibration import calibrate, centres, ratios
 from stirred.survey.estimates.error_law import Noise, half_width
+from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.queries import FINE, EstimateQueries, Public, SurveyQuery, bounded_variance
-from stirred.survey.estimates.settings import Estimate, pair
+from stirred.survey.estimates.settings import VARIANCE, Estimate, pair
 
-if TYPE_CHECKING:
-    from stirred.survey.estimates.mechanism import SurveyEstimates
-
-VARIANCE = {
-    "paid": "the sampling variance is estimated, with noise of its own",
-    "public-bound": "the sampling error is a public bound, larger than the true one",
-    "none": "the sampling error is not published: intervals cover the noise alone",
-}
 ROLES = {"top": "total", "below": "denominator", "weight": "sum of weights", "variance": "sampling variance"}
 
 
@@ -99,7 +92,7 @@ class SurveyPlan(TablePlan):
         mechanism = self.mechanism
         if mechanism.design is None or mechanism.sample is None:
             return None
-        parts = shares(mechanism, mechanism.design)
+        parts = mechanism.shares(mechanism.design)
         own = {"shares": [str(share) for share in parts]} if parts else {}
         design, inner = mechanism.design.document(), str(exact(mechanism.inner_loss))
         return mechanism.sample, {"design": design, "inner": inner, **own}
@@ -112,16 +105,16 @@ class SurveyPlan(TablePlan):
     def facts(self) -> tuple[Fact, ...]:
         found, values = [], []
         for each in self.estimates:
-            told: dict[str, Any] = {"estimate": each.title}
+            facts: dict[str, Any] = {"estimate": each.title}
             for role, query in each.queries.items():
                 sd = float(query.step) * 2**0.5 * float(query.one / query.loss)
-                told[role] = {
+                facts[role] = {
                     "cells": query.cells, "epsilon": str(query.loss), "step": str(query.step), "noise_sd": sd,
                     "sensitivity": str(query.one * query.step),
                 }  # fmt: skip
                 words = f"{each.title}, {ROLES.get(role, role)}: noise of standard deviation {sd:.4g}"
                 found.append(f"{words}, epsilon {exact(query.loss).shown()}")
-            values.append(told)
+            values.append(facts)
         inner = str(exact(self.mechanism.inner_loss))
         return (
             *(Fact(label="noise", sentence=sentence) for sentence in found),
@@ -132,8 +125,12 @@ class SurveyPlan(TablePlan):
 
 ESTIMATES: Final = "estimates"
 INVARIANTS: Final = "invariants"
-LABELS: Final = ("name", "kind", "variable", "where")
-NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
+LABELS: Final = dict.fromkeys(("name", "kind", "variable", "where"), TEXT)
+# Between labels and numbers stand the variables of ``by``.
+NUMBERS: Final[Columns] = {
+    **dict.fromkeys(("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv"), DECIMAL),
+    "flag": TEXT,
+}
 OUTSIDE: Final = "o"
 FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
 _PAID: Final = (
@@ -168,7 +165,7 @@ def remark(estimate: Estimate, value: float) -> str:
     return "" if low <= value <= high else OUTSIDE
 
 
-def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
+def published(mechanism: SurveyPromise, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
     """Return the file of estimates: a function of the noisy numbers and of what is public alone."""
     rows: list[dict[str, Any]] = []
     for asked in plan.estimates:
@@ -178,13 +175,13 @@ def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
             rows.append({**label, **cell, **numbers})
-    schema = schema_of(plan.releases["households"])
+    schema = schema_of(columns_by(plan.releases["households"]))
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
-def schema_of(by: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of the file of estimates and their types."""
-    return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
+def columns_by(by: Iterable[str]) -> Columns:
+    """Return the columns of the file of estimates."""
+    return {**LABELS, **dict.fromkeys(by, TEXT), **NUMBERS}
 
 
 def noise_of(query: SurveyQuery, factor: float) -> Noise:
@@ -224,7 +221,7 @@ def _linear(
 
 
 def _numbers(
-    mechanism: SurveyEstimates, plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any],
+    mechanism: SurveyPromise, plan: SurveyPlan, asked: EstimateQueries, cell: Mapping[str, str], z: Mapping[str, Any],
     noisy: Drawn,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
@@ -273,7 +270,7 @@ def _sampling(
         below = below if (known := plan.public.known) is None else float(known.sizes.sum())
     found, noise = float(bounded_variance(asked, plan.public)), 0.0
     if plan.mechanism.variance == "paid":
-        # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
+        # A variance below the deviation of its own noise cannot be distinguished from 0, and 0 would promise too much.
         query = asked.queries["variance"]
         noise = math.sqrt(noise_of(query, 1.0).variance)
         found = min(max(float(z["variance"]) * float(query.step), noise), found)
@@ -281,18 +278,18 @@ def _sampling(
 
 
 def files(
-    mechanism: SurveyEstimates, released: ReleasedColumns, data: Microdata | None = None, plan: SurveyPlan | None = None
+    mechanism: SurveyPromise, released: ReleasedColumns, data: Microdata | None = None, plan: SurveyPlan | None = None
 ) -> list[PublicFile]:
     """Return the estimates, as Parquet and as CSV, and the classes that are published exactly. No record."""
     classes = () if mechanism.adjust is None else tuple(mechanism.adjust.poststrata)
     by = (name for name in released.households if name in (*mechanism.coded_columns, *classes))
-    columns = (*LABELS, *by, *NUMBERS)
+    columns = (*columns_by(by),)
     words = "the estimates with their errors"
     held = []
     if classes and not mechanism.after_noise and (plan is None or plan.public.held):
-        told = "how many sampled records each class has, exactly"
+        what = "how many sampled records each class has, exactly"
         make = None if plan is None else partial(_class_sizes, plan)
-        held = [PublicFile(name=INVARIANTS, kind="side", columns=("table", *classes, "count"), words=told, make=make)]
+        held = [PublicFile(name=INVARIANTS, kind="side", columns=("table", *classes, "count"), words=what, make=make)]
     return [
         *held,
         PublicFile(name=ESTIMATES, kind="estimates", columns=columns, words=words),
@@ -308,7 +305,7 @@ def _class_sizes(plan: SurveyPlan) -> list[pl.DataFrame]:
     return [classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))]
 
 
-def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
+def reading(mechanism: SurveyPromise, plan: SurveyPlan) -> list[str]:
     """Return what a reader of the estimates must know, from public facts alone."""
     percent = f"{float(100 * mechanism.sure):g}%"
     errors = "`se_sampling` and `se_privacy` are the two errors, `se` is both"
@@ -337,7 +334,7 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     ]
 
 
-def _bounds(mechanism: SurveyEstimates, plan: SurveyPlan) -> str:
+def _bounds(mechanism: SurveyPromise, plan: SurveyPlan) -> str:
     """Return the declared bounds in words."""
     low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
     found = [] if plan.public.held else [f"weights {low:,.10g} to {high:,.10g}"]
@@ -352,15 +349,15 @@ def _bounds(mechanism: SurveyEstimates, plan: SurveyPlan) -> str:
 def _divided(plan: SurveyPlan) -> list[str]:
     """Return what is said of means: by what they are divided, and what it means if one cannot be."""
     kinds = {each.estimate.kind for each in plan.estimates}
-    told = []
+    sentences = []
     if kinds & {"mean", "ratio"}:
-        told.append(
+        sentences.append(
             f"{OUTSIDE} after the flag: a mean or ratio came out beyond its declared bounds, by its noise. It is "
             "published as it came out, and is of little use."
         )
     if own := [each.title for each in plan.estimates if plan.public.by_design(each.estimate)]:
-        told.append(f"The design fixes the sum of weights by which {', '.join(own)} is divided: it has no noise.")
-    return told
+        sentences.append(f"The design fixes the sum of weights by which {', '.join(own)} is divided: it has no noise.")
+    return sentences
 
 
 def _calibration(plan: SurveyPlan) -> list[str]:

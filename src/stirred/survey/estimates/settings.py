@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Names, Rate, Settings, TableFile
 from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import StirredError, wrong
+from stirred.survey.settings import PAIRS, Setting
 
 ATTESTED: Final = {
     "design-weights": "weights are 1 over the probability of being drawn, by the frame alone: not adjusted for "
@@ -18,6 +22,11 @@ ATTESTED: Final = {
     "secret-sample": "nobody outside knows who was sampled",
     "fixed-donors": "who donates answers to whom was chosen without regard to the answers, and nobody donates to more "
     "than donor_cap others",
+}
+VARIANCE: Final = {
+    "paid": "the sampling variance is estimated, with noise of its own",
+    "public-bound": "the sampling error is a public bound, larger than the true one",
+    "none": "the sampling error is not published: intervals cover the noise alone",
 }
 Pair = list[Rate]
 
@@ -154,11 +163,27 @@ def place(each: Estimate, estimates: Sequence[Estimate]) -> str:
 
 def pair(given: Any, *, where: str) -> tuple[Fraction, Fraction]:
     """Return two numbers, the smaller first."""
-    from stirred.spec.problems import wrong
-
     if given is None or len(given) != 2:
         raise wrong("two public numbers are needed", where=where, remedy=f"write such as {where} = [0, 100]")
     low, high = (fraction(end, where=where) for end in given)
     if low > high:
         raise wrong(f"{low} is above {high}", where=where, remedy="write the smaller one first")
     return low, high
+
+
+def setting_of(given: str | int) -> Setting:
+    """Return a setting from its number, or from its start and what is held fixed.
+
+    >>> setting_of("sample/frame").number, setting_of(11).start
+    (6, 'frame')
+    """
+    text = str(given).strip()
+    if text.isdigit():
+        if not 1 <= int(text) <= len(PAIRS):
+            raise wrong(f"there is no setting {text}", where="setting", remedy="1 to 11: `stirred survey settings`")
+        return Setting(*PAIRS[int(text) - 1])
+    start, _, invariant = (part.strip() for part in text.partition("/"))
+    try:
+        return Setting(start, invariant if invariant not in ("", "none") else None)
+    except StirredError as error:
+        raise PlanError([replace(each, where="setting") for each in error.problems]) from None

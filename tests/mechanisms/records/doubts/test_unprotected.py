@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from stirred import Entropy, PermutationSwap
-from stirred.data.identifying import identifying, named_like_a_household_id
 from stirred.data.problems import PlanError
+from stirred.data.record_doubts import identifying, named_like_a_household_id
 from stirred.spec.doubts import DoubtError
 
 RANDOM = np.random.default_rng(20_261_116)

@@ -23,8 +23,9 @@ from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError, Sources
 from stirred.mechanisms.protocol import Frames, Mechanism, VerificationError, Written, for_sampling
-from stirred.mechanisms.records import bulk, swapped_file
+from stirred.mechanisms.records import bulk
 from stirred.mechanisms.records import evidence as verification
+from stirred.mechanisms.records import files as record_files
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.records.pairs.targeted import TargetedSwap
@@ -117,7 +118,7 @@ def test_a_file_that_changed_since_is_refused_before_anything_is_drawn(role: str
     member = PermutationSwap(**ROLES, rate="1/3").on(Elsewhere(sources=sources, scratch=tmp_path))
     plan = member.plan(data, doubts=False)
     with pytest.raises(EngineError, match=f"other records than were planned from the file of {role}"):
-        member.recheck(data, plan)
+        member.ready(data, plan)
 
 
 def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) ->
     planned = PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19))
     plan = planned.plan(data, doubts=False)
     with pytest.raises(PlanError, match="a task of the cluster can hold about 341"):
-        planned.on(small).recheck(data, plan)  # the cluster has started, and its executors have less
+        planned.on(small).ready(data, plan)  # the cluster has started, and its executors have less
 
 
 def test_a_key_is_not_shown_by_what_carries_it() -> None:
@@ -155,7 +156,7 @@ def test_parts_of_persons_and_of_households_cover_the_same_households(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables of persons are counted part by part. Here nobody lives in the first half of the released households."""
-    for module in (bulk, swapped_file):
+    for module in (bulk, record_files):
         monkeypatch.setattr(module, "PART", 40)
     monkeypatch.setattr(bulk, "PART_ROWS", 20)
     homes = pl.DataFrame({"hid": range(400), "vacant": [1] * 200 + [0] * 200, "county": [n // 100 for n in range(400)]})

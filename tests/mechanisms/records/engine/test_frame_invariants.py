@@ -88,7 +88,7 @@ def test_the_order_of_the_persons_in_their_file_leaves_no_trace(file: File, seed
 def test_the_swap_variables_of_a_record_move_together(file: File, seed: int) -> None:
     """Every released combination of swap values is one that a record of the same stratum had."""
     together = [*file.match, "county", "tract"]
-    swap = PermutationSwap(match=file.match, swap=["county", "tract"], rate=file.swap.rate)
+    swap = PermutationSwap(match=file.match, swap=["county", "tract"], rate=file.swap.swap_law.rate)
     after = swapped(swap, file.data, Entropy.from_seed(seed)).public["data"]
     assert counts(after, together) == counts(file.data.households, together)
 
@@ -141,8 +141,7 @@ def test_tiny_files_without_match_variables_are_released_whole(records: int, con
 @given(file=files(), seed=st.integers(0, 10**6))
 def test_the_result_does_not_depend_on_the_number_of_threads(file: File, seed: int) -> None:
     def run(threads: int) -> Release:
-        settings = {"match": file.match, "swap": file.swap.swap, "rate": file.swap.rate, "rates": file.swap.rates}
-        return swapped(PermutationSwap(threads=threads, **settings), file.data, Entropy.from_seed(seed))
+        return swapped(PermutationSwap(file.swap.settings, threads=threads), file.data, Entropy.from_seed(seed))
 
     one, five = run(1), run(5)
     assert all(one.public[name].equals(five.public[name]) for name in one.public)

@@ -16,7 +16,7 @@ import pytest
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.records.kernels import order as order_module
+from stirred.mechanisms.records.kernels import partition
 from tests.mechanisms.records.sampling import swapped
 
 RECORDS, FALSE_ALARM = 200_000, 1e-6
@@ -63,7 +63,7 @@ def test_a_release_that_kept_the_input_order_is_caught(p_value: PValue, monkeypa
     def stable(codes: npt.NDArray[np.uint32], **_: object) -> npt.NDArray[np.uint32]:
         return np.argsort(codes, kind="stable").astype(np.uint32)
 
-    monkeypatch.setattr(order_module, "release_order", stable)
+    monkeypatch.setattr(partition, "release_order", stable)
     for rate in ("1/20", "1/2"):
         swap = PermutationSwap(match=[], swap=["block"], rate=rate)
         public = swapped(swap, sorted_file(), Entropy.from_seed(rate)).public

@@ -9,7 +9,7 @@ import numpy as np
 from stirred.data import code_kernels
 from stirred.mechanisms.records.kernels.changed import expected_changes
 from stirred.mechanisms.records.kernels.counted import swap_counted_in_place
-from stirred.mechanisms.records.kernels.order import release_order
+from stirred.mechanisms.records.kernels.partition import release_order
 from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.kernels.redrawn import ConditionedCounting
 from stirred.mechanisms.records.kernels.selected import swap_in_place

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.mechanisms.records.kernels import addressing
-from stirred.mechanisms.records.kernels.order import release_order
+from stirred.mechanisms.records.kernels.partition import release_order
 from stirred.randomness import Entropy
 from tests.mechanisms.records.kernels.reference import release_order_reference
 

@@ -15,8 +15,7 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.steps.chains import stage
-from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
+from stirred.mechanisms.records.steps.two_stage import TwoStageSwap, stage
 from stirred.mechanisms.records.strata import Strata
 from stirred.release.expectation import expectations
 from stirred.release.tables import wanted_tables

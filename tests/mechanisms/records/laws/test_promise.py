@@ -346,7 +346,7 @@ def test_a_rate_that_is_no_probability_is_refused(rate: object) -> None:
 
 @pytest.mark.parametrize("rate", ["1/20", "5%", "0.05", 0.05, Fraction(1, 20)])
 def test_rates_are_read_exactly(rate: object) -> None:
-    assert PermutationSwap(match=[], swap=["county"], rate=rate).rate == Fraction(1, 20)
+    assert PermutationSwap(match=[], swap=["county"], rate=rate).swap_law.rate == Fraction(1, 20)
 
 
 def test_unnamed_columns_are_dropped_and_listed_when_hold_is_given() -> None:

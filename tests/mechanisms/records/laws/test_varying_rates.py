@@ -87,7 +87,7 @@ def test_a_stratum_in_which_one_rate_applies_has_the_sharp_loss() -> None:
         tenure=pl.when(size=3).then(pl.lit("rented")).otherwise("tenure"),
         county=pl.when(size=2).then(pl.lit("East")).otherwise("county"),
     )
-    swap = BY_HOLD.with_settings(rates=[*BY_HOLD.rates, {"size": 1, "rate": "1/4"}])
+    swap = BY_HOLD.with_settings(rates=[*BY_HOLD.settings.rates, {"size": 1, "rate": "1/4"}])
     plan = swap.plan(data)
     assert [str(stratum.rates) for stratum in strata_rows(plan.strata)] == ["1/4", "1/10 to 1/2 by hold value", "1/2"]
     assert plan.strata.live.tolist() == [True, False, True]
@@ -215,7 +215,7 @@ def test_the_expected_share_moved_is_what_releases_show(side: str) -> None:
             "tenure": ["rented", "owned"] * pairs,
         }
     ).with_columns(was="county")
-    swap = SIDES[side].with_settings(rate="1/4", rates=[{**SIDES[side].rates[0], "rate": "3/4"}])
+    swap = SIDES[side].with_settings(rate="1/4", rates=[{**SIDES[side].settings.rates[0], "rate": "3/4"}])
     plan = swap.plan(data)
     released = swapped(swap, data, Entropy.from_seed("share")).public["data"]
     seen = released.select((pl.col("county") != pl.col("was")).mean()).item()
@@ -350,7 +350,7 @@ def test_rates_of_zero_and_one_inside_a_stratum_are_refused(default: str, rate: 
 
 def test_a_stratum_of_one_rate_may_have_rate_zero_beside_others() -> None:
     """By match values a rate of 0 or 1 is what it always was: an infinite loss, said so (R2)."""
-    swap = BY_HOLD.with_settings(rates=[*BY_HOLD.rates, {"size": 1, "rate": "0"}])
+    swap = BY_HOLD.with_settings(rates=[*BY_HOLD.settings.rates, {"size": 1, "rate": "0"}])
     plan = swap.plan(homes())
     assert plan.epsilon.is_infinite
     assert "infinite" in plan.doubts[0].what

@@ -9,20 +9,13 @@ from typing import Any
 
 import pytest
 
-from stirred.mechanisms.records.law import class_law
+from stirred.mechanisms.records.law import File, StratumLaw, chained, class_law
 from stirred.mechanisms.records.laws.conditioned import conditioned_law, redraw_epsilon
 from stirred.mechanisms.records.laws.mallows import mallows_weights
 from stirred.mechanisms.records.laws.shuffle import shuffle_epsilon, shuffle_weights
-from stirred.mechanisms.records.steps.chains import (
-    File,
-    StratumLaw,
-    chained,
-    perturbed_before,
-    response,
-    stage,
-    staged_epsilon,
-)
-from stirred.mechanisms.tables.noise.checks import truncated_geometric
+from stirred.mechanisms.records.steps.response import perturbed_before, response
+from stirred.mechanisms.records.steps.two_stage import stage, staged_epsilon
+from stirred.mechanisms.tables.noise.mechanism import truncated_geometric
 from stirred.spec.exact import Exact, ln
 from stirred.spec.law import Law
 from stirred.spec.swap_budget import derangements, psa_sharp_epsilon

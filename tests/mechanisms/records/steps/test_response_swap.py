@@ -20,8 +20,13 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.records.kernels import addressing
 from stirred.mechanisms.records.laws.permutation import PermutationLaw
 from stirred.mechanisms.records.plan import SwapPlan
-from stirred.mechanisms.records.steps.chains import perturbed_before, response_epsilon
-from stirred.mechanisms.records.steps.response import Response, ResponseSwap, respond
+from stirred.mechanisms.records.steps.response import (
+    Response,
+    ResponseSwap,
+    perturbed_before,
+    respond,
+    response_epsilon,
+)
 from stirred.randomness.entropy import BUFFER_WORDS
 from stirred.spec.budget import Budget
 from stirred.spec.doubts import Doubt
@@ -54,7 +59,7 @@ def law(on_swap: bool, *, change: Fraction = TENTH, values: str = "xy") -> Respo
 
 
 def laws_of(one: Response, universe: list[Any], *, rate: Fraction = QUARTER) -> dict[Any, Law]:
-    return {table: one.small_law(table, PermutationLaw(rate=rate).on_small) for table in universe}
+    return {table: one.on_small(PermutationLaw(rate=rate).on_small)(table) for table in universe}
 
 
 def swap_flavor(of: Response, laws: dict[Any, Law]) -> Exact:
@@ -159,7 +164,8 @@ def test_nothing_in_the_plan_depends_on_the_perturbed_variable(mechanism: Respon
         {"size": [1, 1, 1, 1, 2, 2, 3], "county": list("xyxyxyx"), "tenure": list("xxyyxyx"), "kind": list("aabbaaa")}
     )
     variants = [
-        base.with_columns(pl.Series(mechanism.respond, list(text))) for text in ("xxxxxxx", "yxyxyxy", "xyyyyyx")
+        base.with_columns(pl.Series(mechanism.settings.respond, list(text)))
+        for text in ("xxxxxxx", "yxyxyxy", "xyyyyyx")
     ]
     for rates in ((), ({"size": 2, "rate": "1/2"},)):
         plans = [planned(mechanism.with_settings(rates=rates), homes) for homes in variants]
@@ -344,9 +350,9 @@ def test_everything_but_the_perturbed_variable_keeps_its_tables(on_swap: bool) -
     for columns in exact:
         assert released.select(columns).sort(columns).equals(homes.select(columns).sort(columns)), columns
     assert released.schema == homes.schema
-    changed = released[swap.respond].value_counts().sort(swap.respond)
-    assert not changed.equals(homes[swap.respond].value_counts().sort(swap.respond))
-    assert "z" in released[swap.respond], "a declared value that nobody has can be answered"
+    changed = released[swap.settings.respond].value_counts().sort(swap.settings.respond)
+    assert not changed.equals(homes[swap.settings.respond].value_counts().sort(swap.settings.respond))
+    assert "z" in released[swap.settings.respond], "a declared value that nobody has can be answered"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ import pytest
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
-from stirred.mechanisms.tables.cellkey.perturbation import KeyFile, Keys, Magnitude
+from stirred.mechanisms.tables.cellkey.perturbation import Magnitude
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
 
@@ -242,7 +243,7 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
         ({"ptable": design_ptable(D=2, V=Fraction(1), step=2).table}, "counts are whole"),
         ({"ptable": {"rows": 3}}, "this is not a perturbation table"),
         ({"ptable": "ptable.csv"}, "the file ptable.csv was not read"),
-        ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: input should be less than or equal"),
+        ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: 3: input should be less than or equal"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) -> None:
@@ -323,5 +324,5 @@ def test_expected_errors_are_those_of_the_table() -> None:
     with pytest.raises(PlanError, match="publish no margins"):
         mechanism.expected_error(people(), variables=["county"], source="margins")
     swapped = CellKey(ptable=TABLE, tables=[["county", "sex"]], after={"swap": ["county"], "rate": "1/2"})
-    with pytest.raises(PlanError, match="a swap and cell keys together have no closed form"):
+    with pytest.raises(PlanError, match="a swap and cell-key perturbation together have no closed form"):
         swapped.expected_error(people(), variables=["county"], source="this-data")

@@ -1,4 +1,4 @@
-"""Listing rows by block of codes, without sorting. Importing this module loads numba.
+"""Listing rows by block of codes, without sorting, and the released order. Importing this module loads numba.
 
 Three sequential passes over chunks of rows: *mark* the rows that take part, *gather* what they carry
 into one list for each block, and later *return* changed values from the lists to the rows. Every
@@ -18,10 +18,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.records.kernels.addressing import CHUNK_ROWS, blocks_of, chunks_of, rows_of
+from stirred.mechanisms.records.kernels.addressing import (
+    CHUNK_ROWS,
+    SHUFFLE,
+    block_shift,
+    blocks_of,
+    chunks_of,
+    rows_of,
+)
 from stirred.randomness.compiled import compiled
-from stirred.randomness.entropy import BUFFER_WORDS, WordReader
-from stirred.randomness.kernel import derange_slices
+from stirred.randomness.entropy import BUFFER_WORDS, Entropy, WordReader
+from stirred.randomness.kernel import derange_slices, shuffle_slices
 
 # stage, pieces done, pieces in all. Called from the thread that started the work.
 Progress = Callable[[str, int, int], None]
@@ -256,6 +263,39 @@ def require_below(codes: Codes, *, groups: int) -> None:
     largest = int(codes.max())
     if largest >= groups:
         raise ValueError(f"code {largest} is out of range. Pass codes from 0 to {groups - 1}")
+
+
+# ---- the order in which swapped records may be released
+
+
+def release_order(codes: Codes, *, entropy: Entropy, groups: int | None = None, threads: int | None = None) -> Values:
+    """Return row numbers grouped by ascending code and in uniformly random order inside each code.
+
+    ``codes`` must be *released* values, dense from 0 (below ``groups``), such as the swapped geography.
+    Whatever order the rows came in, the released file has the same law. The swapping guarantee is about the unordered
+    table: a file left in input order, often sorted by geography, would give every true location away
+    (docs/theory/conditions.md, condition 1).
+
+    >>> codes = np.array([1, 0, 1, 0, 1], dtype=np.uint32)
+    >>> order = release_order(codes, entropy=Entropy.from_os())
+    >>> codes[order].tolist(), sorted(order.tolist())
+    ([0, 0, 1, 1, 1], [0, 1, 2, 3, 4])
+    """
+    require_column(codes, name="codes")
+    if groups is None:
+        groups = int(codes.max(initial=0)) + 1
+    workers = Workers(threads=threads)
+    shift = block_shift(groups, rows=codes.size)
+    rows = partition_rows(codes, groups=groups, shift=shift, mark=every_row(codes.size), workers=workers)
+    order, inner = rows.gather(None, workers=workers)
+    keystream = entropy.keystream(SHUFFLE)
+    scratch = Scratch()
+
+    def work(block: int, own: Values, offsets: Offsets) -> None:
+        shuffle_slices(own, offsets, keystream.reader(block, buffer=scratch.words))
+
+    rows.by_code("shuffle", work, order, inner, workers=workers, back=False)
+    return order
 
 
 @compiled

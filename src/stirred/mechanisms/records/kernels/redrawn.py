@@ -244,10 +244,10 @@ STEP: Final = Fraction(1, 1 << STEP_BITS)
 
 # The rounding of one term of a sum, or of one operation, in double precision: eight half units.
 _ROUNDING: Final = 8 * 2.0**-53
-# How far the hat lies above the tangents: far more than rounding can do, and cheap.
+# How far the envelope lies above the tangents: far more than rounding can do, and cheap.
 _SLACK: Final = 0.01
 _SHALLOWER: Final = 0.999
-# For sums over the whole law: how many halvings of the hat on each side, panels, and points in each.
+# For sums over the whole law: how many halvings of the envelope on each side, panels, and points in each.
 _COVER: Final = 50
 _PANELS: Final = 40
 _NODES: Final = 16
@@ -270,7 +270,7 @@ class Envelope:
     right: int
 
     def propose(self, words: Iterator[int]) -> tuple[int, int]:
-        """Return a point of the lattice in proportion to the hat, and how often the hat is halved there."""
+        """Return a point of the lattice in proportion to the envelope, and how often the envelope is halved there."""
         middle = self.last - self.first + 1
         # The blocks of a side weigh one, a half, a quarter and so on: two in all.
         place = below(middle + 2 * self.right + 2 * self.left, words)
@@ -317,18 +317,18 @@ class Mixing:
         self._counts, self._rates, self._times, self._odds = counts, rates, times, odds
         self._start: Counts = np.empty(counts.size, dtype=np.int64)
         room: Floats = np.empty(4)
-        # The hat is right for any centre, and fits best for the mode.
+        # The envelope is right for any centre, and fits best for the mode.
         u = find_centre(counts, rates, times, 2.0**STEP_BITS, self._start, room)
         at_centre = _SumTable(*room.tolist())
         self._centre = int(u * 2.0**STEP_BITS)
         self._moved = float(self._times @ self._start)
         self._base, self._terms = at_centre.log, at_centre.terms
-        self.hat = self._make_hat(u, at_centre)
+        self.envelope = self._make_envelope(u, at_centre)
 
     def draw(self, words: Iterator[int]) -> int:
         """Return u in steps of the lattice."""
         while True:
-            point, halved = self.hat.propose(words)
+            point, halved = self.envelope.propose(words)
             head = [next(words), next(words)]
             if point < 1:
                 continue
@@ -341,9 +341,9 @@ class Mixing:
 
     def grid(self) -> tuple[list[int], Floats]:
         """Return points of the lattice that cover the law of u, and their shares of it: Gauss-Legendre, by panels."""
-        middle = self.hat.last - self.hat.first
-        low = max(0, self.hat.first - _COVER * max(self.hat.left, middle // 4))
-        high = self.hat.last + _COVER * max(self.hat.right, middle // 4)
+        middle = self.envelope.last - self.envelope.first
+        low = max(0, self.envelope.first - _COVER * max(self.envelope.left, middle // 4))
+        high = self.envelope.last + _COVER * max(self.envelope.right, middle // 4)
         nodes, shares = np.polynomial.legendre.leggauss(_NODES)
         width = (high - low) / _PANELS
         points = [max(1, int(low + (panel + (x + 1) / 2) * width)) for panel in range(_PANELS) for x in nodes.tolist()]
@@ -356,9 +356,9 @@ class Mixing:
     def _certainly_kept(self, point: int, halved: int, uniform: float) -> bool | None:
         """Say whether the point is kept, or None where rounding could decide."""
         log, error, _ = self._tangent(point)
-        chance = log - self.hat.height + halved * math.log(2)
+        chance = log - self.envelope.height + halved * math.log(2)
         if chance > 0:
-            raise ArithmeticError("the hat does not cover the density")
+            raise ArithmeticError("the envelope does not cover the density")
         kept = math.exp(chance)
         return None if abs(uniform - kept) <= _CLOSE + 2 * error else uniform < kept
 
@@ -376,7 +376,7 @@ class Mixing:
         sums(self._counts, self._rates, self._times, self._start, u, room)
         return _SumTable(*room.tolist())
 
-    def _make_hat(self, centre: float, here: _SumTable) -> Envelope:
+    def _make_envelope(self, centre: float, here: _SumTable) -> Envelope:
         """Put a staircase over two tangents; each is taken a little too high and too shallow, never too low."""
         slope, bend = here.mean / centre - 1, (here.mean - here.variance) / centre**2
         spread = 1 / max(abs(slope), math.sqrt(max(bend, 0.0)))
@@ -409,7 +409,7 @@ class Mixing:
             low, high = self._enclose_log_density(point, digits)
             # ln U < density - height + halved ln 2, with U from uniform to uniform + 1 in units of 2**(-32 read).
             two = _log(Fraction(2), digits)
-            shift, halves = Fraction(self.hat.height), halved + WORD_BITS * read
+            shift, halves = Fraction(self.envelope.height), halved + WORD_BITS * read
             if _log(Fraction(uniform + 1), digits)[1] <= low - shift + halves * two[0]:
                 return True
             if uniform and _log(Fraction(uniform), digits)[0] >= high - shift + halves * two[1]:

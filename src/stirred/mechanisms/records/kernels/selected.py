@@ -117,7 +117,7 @@ def swap_in_place(
     give every swap its own child. If the call is interrupted the column is neither old nor new and
     must be discarded; wrong input is refused before anything is changed.
 
-    What ``progress`` is told depends on the selection and is as internal as the tally.
+    What ``progress`` gets depends on the selection and is as internal as the tally.
 
     The rows stay in input order: publish them only after ``release_order``, or as a table.
 
@@ -181,7 +181,7 @@ _OUT_OF_WORDS: Final = 2
 
 
 class Redraw:
-    """Selects all records of the flagged strata anew, until not exactly one is, and deranges them.
+    """Selects all records of the flagged strata again, until not exactly one is, and deranges them.
 
     At one rate the chance of exactly one is at most 1/2 for n >= 2 (n p (1-p)^(n-1) is largest at p = 1/n,
     where it is (1-1/n)^(n-1)), so at most two draws are expected; where rates differ, plans bound it. Flagged

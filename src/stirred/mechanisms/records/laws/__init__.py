@@ -1,1 +1,1 @@
-"""Laws of swaps: each file holds one member, its promise beside its act."""
+"""Laws of swaps: each file holds one member, its promise next to its act."""

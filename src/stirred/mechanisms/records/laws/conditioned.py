@@ -20,9 +20,10 @@ from pydantic import Field
 
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed, number
-from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, StratumAudit, SwapCellLaw, SwapFamily
+from stirred.mechanisms.protocol import Array, Rate, RedrawnCounts, StratumAudit, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import Kernel, MemberScale, Policy, SwapLaw, permutation_law
+from stirred.mechanisms.records.family import MemberScale
+from stirred.mechanisms.records.law import Kernel, Policy, SwapLaw, permutation_law
 from stirred.mechanisms.records.laws.counting import (
     Margins,
     Table,
@@ -95,7 +96,7 @@ class ConditionedLaw(SwapLaw):
     redraw_law: str | Mapping[str, Fraction] = "uniform"
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss (R6) on a stratum where hold and swap values occur this often, beside its bound.
+        """Return the exact loss (R6) on a stratum where hold and swap values occur this often, with its bound.
 
         >>> ConditionedLaw(rate=Fraction(1, 2)).stratum_audit((1, 1, 1), (1, 1, 1)).exact_loss
         Exact('ln(4)')
@@ -185,9 +186,11 @@ class ConditionedLaw(SwapLaw):
 
         rate, margins = self.rate, strata.margins
         if rate == 1:
-            return 1 - margins.count / margins.records[margins.stratum].astype(np.float64)
-        odds = float(rate / (1 - rate)) * self._float_masses(swap, margins)
-        return expected_changes(margins.stratum, margins.count, odds)
+            changed = 1 - margins.count / margins.records[margins.stratum].astype(np.float64)
+        else:
+            odds = float(rate / (1 - rate)) * self._float_masses(swap, margins)
+            changed = expected_changes(margins.stratum, margins.count, odds)
+        return np.where(strata.live[margins.stratum], changed, 0.0)
 
     def _float_masses(self, swap: Coded, margins: SwapMargins) -> Shares:
         """Return the mass of every value of every stratum, in double precision."""
@@ -309,16 +312,16 @@ def _gauss(nodes: Array, shares: Array, number: int) -> tuple[Array, Array]:
     middle = shares @ nodes
     spread = np.sqrt(shares @ (nodes - middle) ** 2)
     places = (nodes - middle) / spread
-    basis, diagonal, beside = [np.sqrt(shares)], np.empty(number), np.empty(number - 1)
+    basis, diagonal, off_diagonal = [np.sqrt(shares)], np.empty(number), np.empty(number - 1)
     for step in range(number):
         after = places * basis[step]
         diagonal[step] = basis[step] @ after
         for vector in (*basis, *basis):  # twice: once leaves rounding that grows
             after = after - (vector @ after) * vector
         if step < number - 1:
-            beside[step] = np.sqrt(after @ after)
-            basis.append(after / beside[step])
-    found, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+            off_diagonal[step] = np.sqrt(after @ after)
+            basis.append(after / off_diagonal[step])
+    found, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
     weights = vectors[0] ** 2
     return middle + spread * found, weights / weights.sum()
 
@@ -364,18 +367,6 @@ class ConditionedSwap(RatedSwap):
         return (
             f"Conditioned swapping: {', '.join(self.swap)} redrawn among {self.among} from {law} at a rate of "
             f"{self.swap_law.rate}, conditioned on all counts; everything else is held."
-        )
-
-    @property
-    def cell_law(self) -> SwapCellLaw:
-        """Return what the moments of its tables follow from: one rate, and the law that values are redrawn from."""
-        law = self.swap_law
-        return SwapCellLaw(
-            match=self.match,
-            swap=self.swap,
-            rate_of=lambda values: law.rate,
-            redrawn=redrawn_counts,
-            redraw_law=law.redraw_law,
         )
 
 

@@ -87,7 +87,7 @@ class UniverseExact:
     tables: int
 
     def audit(self, bound: Exact, *, for_every: str) -> StratumAudit:
-        """Return the loss beside what a mechanism promises for every such stratum."""
+        """Return the loss with what a mechanism promises for every such stratum."""
         # A single table is public: whatever the mechanism, nothing is lost and nothing protected.
         sharp = ZERO if self.tables == 1 else bound
         return StratumAudit(

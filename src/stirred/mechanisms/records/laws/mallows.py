@@ -24,7 +24,8 @@ from pydantic import Field
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Rate, SwapFamily
 from stirred.mechanisms.records.engine import Swap
-from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
+from stirred.mechanisms.records.family import MemberScale
+from stirred.mechanisms.records.law import Kernel, Policy
 from stirred.mechanisms.records.laws.counting import DERANGED, DERANGED_SHARES, SPREADS, ClassLaw
 from stirred.mechanisms.records.roles import SwapSettings
 from stirred.mechanisms.records.strata import Shares, Strata

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -16,10 +16,10 @@ from pydantic import Field
 
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.protocol import Check, Curve, Release, StratumAudit, SwapFamily, failed
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import PAPER, Kernel, MemberScale, Policy, permutation_law
+from stirred.mechanisms.records.family import MemberScale
+from stirred.mechanisms.records.law import PAPER, Kernel, Policy, SmallFile, permutation_law
 from stirred.mechanisms.records.laws.counting import (
     ClassLaw,
     count_tables,
@@ -44,9 +44,10 @@ from stirred.mechanisms.records.laws.varying import (
     with_rates,
 )
 from stirred.mechanisms.records.plan import OwnLoss, SwapPlan
-from stirred.mechanisms.records.roles import Roles, SwapRate, SwapSettings
+from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import (
     FLAGGED,
+    Part,
     Rule,
     Shares,
     Strata,
@@ -55,12 +56,11 @@ from stirred.mechanisms.records.strata import (
     imputed_strata,
     rate_for,
 )
-from stirred.mechanisms.records.swapped_file import Part
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import INFINITE, Exact, largest
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import (
     derangements,
@@ -108,7 +108,9 @@ class PermutationSettings(SwapSettings):
             remedy="name values of the record that are released: rates by anything else, such as a flag of risk or "
             "rareness made from other records, lose in proportion to the size of the stratum",
         )
-        return PermutationLaw(rate=rate, declared=declared, imputed=self.imputed, match=self.matched)
+        return PermutationLaw(
+            rate=rate, declared=declared, imputed=self.imputed, match=self.matched, swap=tuple(self.swap)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,10 @@ class PermutationLaw(ClassLaw):
     declared: tuple[Rule, ...] = ()
     imputed: str | None = None
     match: tuple[str, ...] = ()
+    swap: tuple[str, ...] = ()
+
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        return followed_problems(data, [name for name in self.followed if name not in self.swap])
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -150,8 +156,14 @@ class PermutationLaw(ClassLaw):
         return not self.followed and self.imputed is None
 
     @property
-    def protects_moves(self) -> bool:
-        return bool(self.followed)
+    def hidden(self) -> Problem | None:
+        if not self.followed:
+            return None
+        return Problem(
+            what="whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
+            where="rates",
+            remedy="compare its loss by `stirred plan`, one plan at a time",
+        )
 
     @property
     def stratum_law(self) -> str:
@@ -186,7 +198,7 @@ class PermutationLaw(ClassLaw):
         return None if self.followed else own_loss(strata, swap=swap, held=held)
 
     def stratum_audit(self, hold: Sequence[int], swap: Sequence[int]) -> StratumAudit:
-        """Return the exact loss on a stratum where hold and swap values occur this often, beside its bounds.
+        """Return the exact loss on a stratum where hold and swap values occur this often, with its bounds.
 
         ``sharp_bound`` holds for every stratum of this size (swapping theory R1 and R2), ``theorem_bound`` is the
         paper's, and some stratum of this size loses at least ``existential_bound`` (Theorem 3).
@@ -239,16 +251,6 @@ class PermutationLaw(ClassLaw):
             return permutation_share(strata.records, np.full(strata.count, float(self.rate)))
         return varying_shares(strata)
 
-    def changed(self, strata: Strata, swap: Coded) -> Shares:
-        """Return the share of records that change their value; refuse where it depends on what is protected."""
-        if not self.followed:
-            return ClassLaw.changed(self, strata, swap)
-        raise bad_plan(
-            "whom a swap moves whose rates follow hold or swap values depends on counts that it protects",
-            where="rates",
-            remedy="compare its loss by `stirred plan`, one plan at a time",
-        )
-
     def decisive(self, strata: Strata) -> StratumRow | None:
         if strata.by_record is None and len({strata.rates[kind] for kind in np.unique(strata.which[strata.live])}) < 2:
             return None
@@ -260,6 +262,68 @@ class PermutationLaw(ClassLaw):
         from stirred.mechanisms.records.kernels.selected import swap_in_place
 
         return partial(swap_in_place, rates=strata.kernel_rates)
+
+    def checks(self, plan: SwapPlan, release: Release) -> list[Check]:
+        """Check that no imputed record got another value, where they are left out (R9)."""
+        if self.imputed is None:
+            return []
+        left = imputed_strata(plan.strata, self.imputed)[plan.strata.coded.codes]
+        if not np.array_equal(plan.swap.codes[left], release.internal["file"].swapped[left]):
+            raise failed("an imputed record was swapped")
+        return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
+
+    # ---- small files of one stratum. A hold or swap value is that of the one variable that rules name, or a tuple
+    # where they name several; where imputed records are left out, hold values are pairs (flag, value). Rules on match
+    # values do not count.
+
+    def on_small(self, records: Any) -> Law:
+        if self.by_sizes:
+            return ClassLaw.on_small(self, records)
+        rules = (*self._inside, *self.rules[len(self.declared) :])
+        return varying_rate_law(records, lambda record: rate_for(self._values(record), rules, self.rate))
+
+    @property
+    def _inside(self) -> list[Rule]:
+        """Return the declared rules that name no match variable."""
+        return [rule for rule in self.declared if not {*rule[0]} & {*self.match}]
+
+    def _sides(self, swap: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the hold and the swap variables of a small file: those that rates depend on, or one."""
+        swapped = tuple(name for name in swap if name in self.followed)
+        return tuple(name for name in self.followed if name not in swapped) or ("held",), swapped or (*swap[:1],)
+
+    def _values(self, record: Any) -> dict[str, Any]:
+        """Return the values of a record of a small file by variable."""
+        (held, swapped), (hold, swap) = record, self._sides(self.swap)
+        if self.imputed is None:
+            return {**named(hold, held), **named(swap, swapped)}
+        return {self.imputed: held[0], **named(hold, held[1]), **named(swap, swapped)}
+
+    def universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small strata; with rules, of the values that these name.
+
+        Where imputed records are left out, every table has the same two of them (R9).
+        """
+        found: Any = ClassLaw.universes(self)
+        if self.followed:
+            hold, swap = self._sides(self.swap)
+            names = {
+                **as_named_values("abcd", hold, self._inside),
+                **as_named_values("xyzw", swap, self._inside),
+            }
+            found = [[tuple(sorted((names[h], names[s]) for h, s in each)) for each in one] for one in found]
+        if self.imputed is not None:
+            for tables in found:
+                kept = [(("true", h), s) for h, s in (tables[0][0], tables[0][-1])]
+                tables[:] = [(*((("false", h), s) for h, s in table), *kept) for table in tables]
+        return cast(list[list[Hashable]], found)
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        values = [self._values(record) for record in records]
+        hold, swapped = self._sides(swap)
+        rules = [{**rule, "rate": rate} for rule, rate in fitting(self._inside, values)]
+        columns = {name: [each[name] for each in values] for name in values[0]}
+        return SmallFile(columns, {"match": (), "swap": swapped, "hold": hold, "rates": rules})
 
     # ---- other rates
 
@@ -294,6 +358,21 @@ class PermutationLaw(ClassLaw):
         return Curve(points=points, marked=chosen, least=least, x="swap rate", y=y)
 
 
+def law_by_match(settings: Any, *, member: str) -> PermutationLaw:
+    """Return the law of the permutation swap inside the steps, whose rates may depend on match variables only.
+
+    What is proven about steps (R13 to R15) is for swaps that treat all records of a stratum alike.
+    """
+    rate = probability(settings.rate, where="rate")
+    declared = declared_rules(
+        settings.rates,
+        allowed=settings.match,
+        only=f"rates of the {member} swap may depend on match variables",
+        remedy="name values of match variables; permutation-swap takes hold and swap variables too",
+    )
+    return PermutationLaw(rate=rate, declared=declared, match=tuple(settings.match))
+
+
 def _live_records(hold: Sequence[int], swap: Sequence[int]) -> int:
     """Return the size of a stratum; 0 where it has one hold or swap value, one table and nothing to swap (R1)."""
     return sum(hold) if len(hold) > 1 and len(swap) > 1 else 0
@@ -317,7 +396,7 @@ class PermutationSwap(RatedSwap):
     derangement; everything else, persons included, is held. ``rates`` overrides the rate where match, hold or swap
     variables have given values, the last fitting rule winning; inside a stratum that costs more (R8), and a rate
     that depends on other records has no such budget and is refused (R8e). ``imputed`` names a column that flags imputed
-    records: they exchange with nobody and are published as they are (R9).
+    records: they exchange with no one and are published as they are (R9).
 
     >>> from stirred.randomness.entropy import Entropy
     >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="3/4")
@@ -340,101 +419,14 @@ class PermutationSwap(RatedSwap):
     settings: PermutationSettings
 
     @property
-    def rates(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the rules as they were written down."""
-        return tuple(self.settings.rates)
-
-    @property
-    def imputed_flag(self) -> str | None:
-        return self.swap_law.imputed
-
-    @property
     def in_words(self) -> str:
-        left = "" if self.imputed_flag is None else f" records flagged by {self.imputed_flag} are left as they are;"
-        rates = f"at a rate of {self.swap_law.rate}"
-        if self.rates:
-            rates = f"at rates that depend on {', '.join(self.swap_law.followed) or 'the match values'}"
+        law = self.swap_law
+        left = "" if law.imputed is None else f" records flagged by {law.imputed} are left as they are;"
+        rates = f"at a rate of {law.rate}"
+        if law.declared:
+            rates = f"at rates that depend on {', '.join(law.followed) or 'the match values'}"
         swapped = f"{', '.join(self.swap)} exchanged among {self.among}, {rates}"
         return f"Permutation swapping: {swapped};{left} everything else is held."
-
-    def _roles(self, data: Microdata) -> Roles:
-        followed = [name for name in self.swap_law.followed if name not in self.swap]
-        problems = [*followed_problems(data, followed)]
-        try:
-            roles = super()._roles(data)
-        except StirredError as error:
-            raise type(error)([*error.problems, *problems]) from None
-        if problems:
-            raise DataError(problems)
-        return roles
-
-    def _own_checks(self, plan: SwapPlan, release: Release) -> list[Check]:
-        """Check that no imputed record got another value, where they are left out (R9)."""
-        if self.imputed_flag is None:
-            return []
-        left = imputed_strata(plan.strata, self.imputed_flag)[plan.strata.coded.codes]
-        if not np.array_equal(plan.swap.codes[left], release.internal["file"].swapped[left]):
-            raise failed("an imputed record was swapped")
-        return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
-
-    # ---- small universes for audits
-
-    def law(self, dataset: Any) -> Law:
-        """Return the exact law of the swapped table for a small dataset of one stratum.
-
-        Rules on match values do not count. A hold or swap value is that of the one variable that rules name, or a
-        tuple where they name several; where imputed records are left out, hold values are pairs (flag, value).
-        """
-        law = self.swap_law
-        if law.by_sizes:
-            return law.on_small(dataset)
-        rules = self._small_rules
-        return varying_rate_law(dataset, lambda record: rate_for(self._values(record), rules, law.rate))
-
-    @property
-    def _small_rules(self) -> tuple[Rule, ...]:
-        """Return the rules of a file of one stratum, and that imputed records are left out."""
-        law = self.swap_law
-        inside = [rule for rule in law.declared if not {*rule[0]} & {*self.match}]
-        return (*inside, *law.rules[len(law.declared) :])
-
-    @property
-    def _sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the hold and the swap variables of a file of one stratum: those that rates depend on, or one."""
-        followed = self.swap_law.followed
-        swap = tuple(name for name in self.swap if name in followed)
-        return tuple(name for name in followed if name not in swap) or ("held",), swap or self.swap[:1]
-
-    def _values(self, record: Any) -> dict[str, Any]:
-        """Return the values of a record of a small file by variable."""
-        (held, swapped), (hold, swap), flag = record, self._sides, self.imputed_flag
-        if flag is None:
-            return {**named(hold, held), **named(swap, swapped)}
-        return {flag: held[0], **named(hold, held[1]), **named(swap, swapped)}
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small strata; with rules, of the values that these name.
-
-        Where imputed records are left out, two of them stand beside the others: the same ones in a whole universe (R9).
-        """
-        universes: Any = super().audit_universes()
-        if self.swap_law.followed:
-            rules, (hold, swap) = self._small_rules, self._sides
-            names = {**as_named_values("abcd", hold, rules), **as_named_values("xyzw", swap, rules)}
-            universes = [[tuple(sorted((names[h], names[s]) for h, s in each)) for each in one] for one in universes]
-        if self.imputed_flag is not None:
-            for tables in universes:
-                kept = [(("true", h), s) for h, s in (tables[0][0], tables[0][-1])]
-                tables[:] = [(*((("false", h), s) for h, s in table), *kept) for table in tables]
-        return cast(list[list[Hashable]], universes)
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        records = [self._values(record) for record in first]
-        hold, swap = self._sides
-        rules = fitting([rule for rule in self.rates if not {*rule} & {*self.match}], records)
-        one = self.with_settings(match=(), swap=swap, hold=hold, rates=rules)
-        return one.plan(pl.DataFrame(records), doubts=False).specification
 
 
 @lru_cache(maxsize=8)
@@ -480,7 +472,7 @@ _MOST_TABLES = 300
 
 
 def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
-    """Return what the margins tell about the loss, or None where R1 is all there is to say."""
+    """Return what the margins say about the loss, or None where they say nothing more than R1."""
     live, rates = np.flatnonzero(strata.live), [each.lowest for each in strata.rates]
     at_one = live[np.array([rate == 1 for rate in rates])[strata.which[live]]]
     small = bool(live.size) and bool((strata.records[live] <= _MOST_RECORDS).all())

@@ -20,7 +20,8 @@ import numpy as np
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
-from stirred.mechanisms.records.law import Kernel, MemberScale, Policy
+from stirred.mechanisms.records.family import MemberScale
+from stirred.mechanisms.records.law import Kernel, Policy
 from stirred.mechanisms.records.laws.counting import DERANGED, DERANGED_SHARES, SPREADS, ClassLaw, binomial_weights
 from stirred.mechanisms.records.roles import SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import Positions, Shares, Strata

@@ -4,7 +4,7 @@ A rule may name match, hold and swap variables. Rates may differ between strata 
 invariants only (R0'), and inside a stratum if they depend on the record's own values by a rule fixed beforehand (R8). A
 rate chosen from the confidential file in any other way voids the guarantee (docs/theory/conditions.md, condition 3).
 The budget of a stratum follows from the rates that its values *can* meet: every hold value present with every swap
-value present, whether or not a record has both. That much is told by the two invariant tables; which combinations occur
+value present, whether or not a record has both. The two invariant tables say that much; which combinations occur
 is what the swap protects.
 """
 
@@ -406,8 +406,8 @@ def varying_policy(strata: Strata, rules: Sequence[Rule], rate: Fraction) -> Der
 def varying_shares(strata: Strata) -> Shares:
     """Return the expected share of each stratum that moves; not a number where rates follow both values.
 
-    Where they follow one, how many records have which rate is told by an invariant table. Where they follow both it
-    is told by the combinations that occur, which are protected.
+    Where they follow one, an invariant table says how many records have which rate. Where they follow both, only the
+    combinations that occur say it, and these are protected.
     """
     shares = permutation_share(strata.records, np.array([float(each.lowest) for each in strata.rates])[strata.which])
     follows, records = np.array([each.depends_on for each in strata.rates])[strata.which], strata.by_record
@@ -470,7 +470,7 @@ def varying_share(counts: Positions, rates: Shares) -> Shares:
     [0.25, 0.5]
     """
     has = counts > 0
-    inside = np.where(has, rates, 0.0)  # a rate of 1 that nobody has must not spoil the sums
+    inside = np.where(has, rates, 0.0)  # a rate of 1 that no record has must not spoil the sums
     none = np.exp((counts * np.log1p(-inside)).sum(axis=1))
     one = none * (counts * inside / (1 - inside)).sum(axis=1)
     return ((counts * inside).sum(axis=1) - one) / (1 - one) / counts.sum(axis=1)
@@ -524,10 +524,10 @@ def as_named_values(letters: str, names: Sequence[str], rules: Sequence[Rule]) -
     return {letter: each if len(names) > 1 else each[0] for letter, each in zip(letters, values, strict=False)}
 
 
-def fitting(rules: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def fitting(rules: Sequence[Rule], records: Sequence[Mapping[str, Any]]) -> list[Rule]:
     """Return the rules whose values all occur among records, in whatever combination."""
     present = {(name, text_of(value)) for record in records for name, value in record.items()}
-    return [rule for rule in rules if all((k, text_of(v)) in present for k, v in rule.items() if k != "rate")]
+    return [rule for rule in rules if all((name, text_of(value)) in present for name, value in rule[0].items())]
 
 
 def agreeing_on_imputed(specification: Specification, flag: str, *, unit: str) -> Specification:

@@ -56,8 +56,8 @@ class ChoiceWeights:
 class ChoiceTree:
     """Records drawn one after the other in proportion to their weights; those of weight 0 come last.
 
-    A record is found by one random whole number and kept or put back by another: nothing is rounded. Whoever was drawn
-    before is passed over, which leaves the others their proportions. ``rows`` are sorted by level.
+    A record is found by one random whole number and kept or put back by another: nothing is rounded. Records that were
+    drawn before are passed over, which leaves the others their proportions. ``rows`` are sorted by level.
     """
 
     __slots__ = ("_begin", "_bounds", "_pending", "_rows", "_seen", "_shift", "_wanted", "_weights", "drawn")
@@ -140,8 +140,8 @@ class Choices(ABC):
         """Return a uniformly random order of 0, ..., size - 1."""
 
     @abstractmethod
-    def next_of(self, urn: ChoiceTree) -> int | None:
-        """Draw the next record of an urn; None where none is left."""
+    def next_of(self, tree: ChoiceTree) -> int | None:
+        """Draw the next record of an tree; None where none is left."""
 
 
 class RandomChoices(Choices):
@@ -163,8 +163,8 @@ class RandomChoices(Choices):
                 order: list[int] = found.tolist()
                 return order
 
-    def next_of(self, urn: ChoiceTree) -> int | None:
-        return urn.draw(self._words, self._many)
+    def next_of(self, tree: ChoiceTree) -> int | None:
+        return tree.draw(self._words, self._many)
 
 
 class _Scripted(Choices):
@@ -185,10 +185,10 @@ class _Scripted(Choices):
         left = list(range(size))
         return [left.pop(self._one([Fraction(1, len(left))] * len(left))) for _ in range(size)]
 
-    def next_of(self, urn: ChoiceTree) -> int | None:
-        left = urn.left()
+    def next_of(self, tree: ChoiceTree) -> int | None:
+        left = tree.left()
         total = sum((weight for _, weight in left), Fraction(0))
-        return urn.take(left[self._one([weight / total for _, weight in left])][0]) if left else None
+        return tree.take(left[self._one([weight / total for _, weight in left])][0]) if left else None
 
 
 def law_of(run: Callable[[Choices], Hashable]) -> Law:

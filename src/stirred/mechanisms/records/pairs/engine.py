@@ -35,31 +35,28 @@ from stirred.mechanisms.protocol import (
     Written,
     failed,
 )
-from stirred.mechanisms.records.doubts import nothing_moves
 from stirred.mechanisms.records.engine import RecordSwap, Values
+from stirred.mechanisms.records.law import SmallFile, tables_with_margins
 from stirred.mechanisms.records.laws.counting import psa_weights
 from stirred.mechanisms.records.pairs.choices import Choices, RandomChoices, Rows, law_of
-from stirred.mechanisms.records.plan import RecordPlan
+from stirred.mechanisms.records.plan import RecordPlan, nothing_moves
 from stirred.mechanisms.records.roles import Roles
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
-from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln
 from stirred.spec.given_numbers import probability
-from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import OF_PERSONS, Margin
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
-from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.rows import Row
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import Specification
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
-_TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
+_REVEALING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
 SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
 
 
@@ -104,14 +101,23 @@ class PairLaw(ABC):
 
     @property
     @abstractmethod
-    def small(self) -> Mapping[str, Any]:
+    def small_settings(self) -> Mapping[str, Any]:
         """Return the settings of a small file of records (held, area), all equal in the column ``alike``."""
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        """Return such a file as columns."""
+        columns = {"held": [held for held, _ in records], "area": [area for _, area in records]}
+        return SmallFile({**columns, "alike": [0] * len(records)}, self.small_settings)
+
+    def universes(self) -> list[list[Hashable]]:
+        """Return small files by the margins that they share: audits compare all of a universe."""
+        return [tables_with_margins(hold, swap) for hold, swap in self.audited]
 
     def on_small(self, dataset: Any) -> Law:
         """Return the exact law for records (held, area), all alike on what is matched."""
-        frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
-        problem = self.settings.model_copy(update=self.small).law().problem(Microdata(households=frame))
-        held, area = frame["held"].to_list(), frame["area"].to_list()
+        columns, settings = self.small(dataset, swap=self.swapped)
+        problem = self.settings.model_copy(update=settings).law().problem(Microdata(households=pl.DataFrame(columns)))
+        held, area = columns["held"], columns["area"]
 
         def released(choices: Choices) -> tuple[Any, ...]:
             partner, _ = problem.pairs(choices)
@@ -125,6 +131,16 @@ class PairLaw(ABC):
     def changed(self, data: Microdata, choices: Choices) -> Microdata:
         """Return the file with whatever else is done to it, to the ``resampled`` columns."""
         return data
+
+    def checks(self, plan: PairPlan, release: Release) -> list[Check]:
+        """Check that pairs are disjoint and agree where they must."""
+        partner = release.internal["partner"]
+        if not np.array_equal(partner[partner], np.arange(partner.size)):
+            raise failed("the pairs are not disjoint")
+        if not np.array_equal(plan.coded.codes, plan.coded.codes[partner]):
+            raise failed("a pair does not agree on what must be equal")
+        # How many were swapped is not fixed by what is published, and checks stand in the public report.
+        return [Check(what="pairs are disjoint", cells=partner.size, result="as it must be")]
 
     def inside_plan(self, data: Microdata) -> str:
         """Say how many records are exchanged, as far as it is known before the draw; for the custodian alone."""
@@ -147,8 +163,8 @@ class PairPlan(RecordPlan):
     def outcome(self) -> list[Row]:
         """Return the rows of every plan, with what is only said inside: how many records are at risk."""
         rows = Plan.outcome(self)
-        told = self.origin.mechanism.swap_law.inside_plan(self.origin.data)
-        return [*rows[:2], *([("inside", told)] if told else []), *rows[2:]]
+        inside = self.origin.mechanism.swap_law.inside_plan(self.origin.data)
+        return [*rows[:2], *([("inside", inside)] if inside else []), *rows[2:]]
 
     @property
     def facts(self) -> tuple[Fact, ...]:
@@ -198,32 +214,22 @@ class PairSwap(RecordSwap):
 
     # ---- the promise and the plan
 
-    def specification(self, *, name: str, stage: str, columns: Sequence[str], persons: bool = False) -> Specification:
+    def _specification(self, data: Microdata, columns: Sequence[str]) -> Specification:
         """Return what is fixed, and that nothing is promised relative to it."""
-        held = tuple(each for each in columns if each not in (*self.swap, *self.outside))
-        inside = (OF_PERSONS,) if persons else ()
-        return Specification(
-            flavor=Flavor(
-                domain=Domain.of_file(
-                    name,
-                    stage=stage,
-                    record_types=(self.unit, "person") if persons else (self.unit,),
-                    columns=tuple(columns),
-                ),
-                multiverse=Multiverse(
-                    invariants=(
-                        Margin(of=self.unit, variables=self._crossed),
-                        Margin(of=self.unit, variables=(*held, *inside), includes=("person",) if persons else ()),
-                    )
-                ),
-                input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
-                output_premetric=PURE,
-            ),
+        persons = data.persons is not None
+        held = [each for each in columns if each not in (*self.swap, *self.outside)]
+        kept = (*held, OF_PERSONS) if persons else tuple(held)
+        invariants = (
+            Margin(of=self.unit, variables=self._crossed),
+            Margin(of=self.unit, variables=kept, includes=("person",) if persons else ()),
+        )
+        return self._promise(
+            data,
+            columns,
+            multiverse=Multiverse(invariants=invariants),
             budget=Budget.constant(INFINITE),
             assumptions=(SECRET, ONE_RUN.words),
-            relies_on=(ONE_RUN,),
             theorem=(THEOREM,),
-            settings_from=self.settings_from,
         )
 
     @property
@@ -244,9 +250,9 @@ class PairSwap(RecordSwap):
         return Roles(hold=hold, dropped=tuple(dropped), columns=columns)
 
     def draft(self, data: Microdata, *, doubts: bool) -> PairPlan:
-        roles, persons = self._roles(data), data.persons is not None
+        roles = self._roles(data)
         return PairPlan(
-            specification=self.specification(name=data.name, stage=data.stage, columns=roles.columns, persons=persons),
+            specification=self._specification(data, roles.columns),
             match=self.match,
             hold=roles.hold,
             dropped=roles.dropped,
@@ -257,7 +263,7 @@ class PairSwap(RecordSwap):
 
     def doubts(self, data: Microdata, plan: PairPlan) -> Iterator[Doubt]:
         yield from identifier_doubts(data, plan.hold, swap=self.swap, unit=self.unit)
-        yield from self._telling(data, plan.specification.domain.columns)
+        yield from self._revealing(data, plan.specification.domain.columns)
         if why := self.swap_law.problem(data).stuck():
             yield nothing_moves(why)
             return
@@ -267,15 +273,15 @@ class PairSwap(RecordSwap):
             remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
         )
 
-    def _telling(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
-        """Yield the doubts about held columns that tell where a record was: those of a permutation swap."""
+    def _revealing(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
+        """Yield the doubts about held columns that reveal where a record was: those of a permutation swap."""
         try:
             found = self.nearest("permutation-swap", rate="1/2").plan(data).doubts
         except StirredError:  # what it cannot plan is said where it is compared
             return
         known = {*columns, *data.person_variables}
         for each in found:
-            if each.kind in _TELLING and {*each.about.split("+")} <= known:
+            if each.kind in _REVEALING and {*each.about.split("+")} <= known:
                 yield replace(each, remedy=self.swap_law.advised(each.remedy))
 
     # ---- the draw
@@ -306,16 +312,6 @@ class PairSwap(RecordSwap):
         lone = rows.drop("partner")[release.internal["unswapped"]]
         write_frame(lone, written.internal / "unswapped.parquet", note=dict(note))
 
-    def _own_checks(self, plan: PairPlan, release: Release) -> list[Check]:
-        """Check that pairs are disjoint and agree where they must."""
-        partner = release.internal["partner"]
-        if not np.array_equal(partner[partner], np.arange(partner.size)):
-            raise failed("the pairs are not disjoint")
-        if not np.array_equal(plan.coded.codes, plan.coded.codes[partner]):
-            raise failed("a pair does not agree on what must be equal")
-        # How many were swapped is not fixed by what is published, and checks stand in the public report.
-        return [Check(what="pairs are disjoint", cells=partner.size, result="as it must be")]
-
     @property
     def in_three(self) -> tuple[str, str, str]:
         """Return in three sentences what is promised and what is not."""
@@ -332,11 +328,11 @@ class PairSwap(RecordSwap):
         return [*self.in_three]
 
     def sections(self, plan: Any) -> list[Section]:
-        told = [fact.sentence for fact in plan.facts]
-        return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *told))]
+        facts = [fact.sentence for fact in plan.facts]
+        return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *facts))]
 
     def inside(self, plan: Any, release: Release) -> list[Section]:
-        """Return how many were exchanged: nothing that is published tells it."""
+        """Return how many were exchanged: nothing that is published says it."""
         found, records = release.internal["log"], release.internal["partner"].size
         share = percent(Fraction(found["exchanged"], max(records, 1)), digits=3)
         words = (
@@ -346,9 +342,6 @@ class PairSwap(RecordSwap):
         return [Section(title="How many were exchanged", blocks=(words,))]
 
     # ---- audits
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        return self.specification(name="small", stage="as-given", columns=("held", *self.swap))
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Say what cannot be checked: the promise is none."""

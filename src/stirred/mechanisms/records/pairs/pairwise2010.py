@@ -26,7 +26,7 @@ from stirred.data.problems import bad_file, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.records.pairs.choices import Choices, Rows
 from stirred.mechanisms.records.pairs.engine import PairLaw, PairSwap, apart, prior_of
-from stirred.mechanisms.records.swapped_file import held_parts
+from stirred.mechanisms.records.strata import held_parts
 from stirred.spec.given_numbers import probability
 
 Priority = Literal["selected", "near", "risk"]
@@ -150,7 +150,7 @@ class PairwiseLaw(PairLaw):
     settings: PairwiseSettings
 
     @property
-    def small(self) -> Mapping[str, Any]:
+    def small_settings(self) -> Mapping[str, Any]:
         """Return the settings of a small file, in which every household is selected at half."""
         alike = dict.fromkeys(("state", "adults", "minors", "tenure", "race"), "alike")
         nothing = dict.fromkeys(("imputed", "block_imputation_limit", "occupied"))

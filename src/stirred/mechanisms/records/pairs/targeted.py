@@ -104,7 +104,7 @@ class TargetedLaw(PairLaw):
     settings: TargetedSettings
 
     @property
-    def small(self) -> Mapping[str, Any]:
+    def small_settings(self) -> Mapping[str, Any]:
         """Return the settings of a small file, in which risks are counted by the held value where they are counted."""
         counted = ["held"] if self.settings.risk_variables else []
         own = {"hierarchy": ["area"], "similar": ["alike"], "carry_along": [], "risk_variables": counted}
@@ -246,8 +246,8 @@ class TargetedFile:
                 for row in at_risk.get(area, ()):
                     found.swap(row, area)
                 if level == last and found.initiated[area] < target[area]:
-                    urn = ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
-                    while found.initiated[area] < target[area] and (drawn := choices.next_of(urn)) is not None:
+                    tree = ChoiceTree(order[starts[area] : starts[area + 1]].copy(), self.weights[-1])
+                    while found.initiated[area] < target[area] and (drawn := choices.next_of(tree)) is not None:
                         found.swap(drawn, area)
         return np.array(found.partner, dtype=np.int64), [row for row in found.without if found.partner[row] == row]
 
@@ -290,7 +290,7 @@ def _grouped(rows: Rows, codes: Rows, weights: ChoiceWeights) -> tuple[Rows, Row
 class _Pairing:
     """The pairs so far, in lists, which are faster than arrays one by one; and the orders of partners at one level.
 
-    These are urns, one for each profile and value, opened when somebody asks for it.
+    These are trees, one for each profile and value, made when they are first needed.
     """
 
     def __init__(self, problem: TargetedFile, choices: Choices) -> None:
@@ -300,11 +300,11 @@ class _Pairing:
         self.without = list[int]()
 
     def begin(self, level: int) -> None:
-        """Begin a level with new urns."""
+        """Begin a level with new trees."""
         self._level = level
-        self._urns = dict[tuple[int, int], ChoiceTree]()
+        self._trees = dict[tuple[int, int], ChoiceTree]()
         self._sorted: dict[int, tuple[Rows, Rows]] = {}
-        self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # how far an area has looked through an urn
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}  # how far an area has looked through an tree
 
     def swap(self, row: int, area: int) -> None:
         """Swap a household with the first partner that fits, unless it has one."""
@@ -324,24 +324,24 @@ class _Pairing:
         if profile not in self._sorted:
             every = np.arange(problem.size, dtype=np.int64)
             self._sorted[profile] = _grouped(every, problem.profiles[profile], problem.weights[self._level])
-        if key not in self._urns:
+        if key not in self._trees:
             (order, starts), value = self._sorted[profile], key[1]
             own = order[starts[value] : starts[value + 1]].copy()
-            self._urns[key] = ChoiceTree(own, problem.weights[self._level])
-        urn, codes = self._urns[key], problem.areas[self._level]
+            self._trees[key] = ChoiceTree(own, problem.weights[self._level])
+        tree, codes = self._trees[key], problem.areas[self._level]
         last, begin = self._seen.get(key, (-1, 0))
         # What an area has looked at and left was of this area, or is used: to the next area all that is unused fits.
         if last != area:
-            begin, urn.drawn = 0, [other for other in urn.drawn if partner[other] == other]
-        for place in range(begin, len(urn.drawn)):
-            other = urn.drawn[place]
+            begin, tree.drawn = 0, [other for other in tree.drawn if partner[other] == other]
+        for place in range(begin, len(tree.drawn)):
+            other = tree.drawn[place]
             if partner[other] == other:
                 self._seen[key] = (area, place)
                 return other
-        while (drawn := self._choices.next_of(urn)) is not None:
-            urn.drawn.append(drawn)
+        while (drawn := self._choices.next_of(tree)) is not None:
+            tree.drawn.append(drawn)
             if partner[drawn] == drawn and codes.item(drawn) != area:
-                self._seen[key] = (area, len(urn.drawn) - 1)
+                self._seen[key] = (area, len(tree.drawn) - 1)
                 return drawn
-        self._seen[key] = (area, len(urn.drawn))
+        self._seen[key] = (area, len(tree.drawn))
         return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations, product
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,33 +19,34 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import bad_plan, counted, listed, number
 from stirred.mechanisms.protocol import Rate, RateLosses, Settings, SwapFamily
-from stirred.mechanisms.records.doubts import no_bound, nothing_moves
-from stirred.mechanisms.records.engine import RatedSwap, Swap
+from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels import addressing
-from stirred.mechanisms.records.law import PAPER, Policy, SwapStep
-from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, sharp_policy
-from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
-from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
-from stirred.mechanisms.records.steps.chains import (
+from stirred.mechanisms.records.law import (
+    PAPER,
+    File,
+    Policy,
+    SmallFile,
+    StepWords,
     StratumLaw,
+    SwapStep,
     chained,
-    law_by_match,
-    perturbed_before,
-    response,
-    response_epsilon,
+    together,
 )
+from stirred.mechanisms.records.laws.permutation import SHARP, PermutationLaw, law_by_match, sharp_policy
+from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan, no_bound, nothing_moves
+from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
 from stirred.mechanisms.records.strata import Strata
 from stirred.randomness.bernoulli import bernoulli_array
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import integers_below
 from stirred.spec.budget import Derived
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import ZERO, Exact
+from stirred.spec.exact import INFINITE, ZERO, Exact, ln
 from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, wrong
 from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
 
@@ -110,6 +111,8 @@ class Response(SwapStep):
     ``on_swap`` says whether the variable is one of those that are swapped.
     """
 
+    stratum_law: ClassVar[str] = "response"
+
     respond: str
     values: tuple[str, ...]
     change: Fraction
@@ -125,13 +128,17 @@ class Response(SwapStep):
         return response_epsilon(self.change, values=len(self.values))
 
     @property
-    def setting_in_words(self) -> str:
-        return f", {self.respond} changed at {self.change}"
-
-    @property
-    def moved_besides(self) -> str:
+    def words(self) -> StepWords:
         often = percent(float(self.change))
-        return f", by the swap; the response changes each {self.respond} with probability {often} besides"
+        return StepWords(
+            setting=f", {self.respond} changed at {self.change}",
+            columns=f"the response on {self.respond}, its values and how often it changes",
+            moved=f", by the swap; the response changes each {self.respond} with probability {often} besides",
+            readers=(
+                f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
+                f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
+            ),
+        )
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -141,17 +148,6 @@ class Response(SwapStep):
             "stratum_response_change": str(self.change),
             "stratum_response_values": json.dumps([*self.values], ensure_ascii=False),
         }
-
-    @property
-    def columns_in_words(self) -> str:
-        return f"the response on {self.respond}, its values and how often it changes"
-
-    @property
-    def done_in_words(self) -> tuple[str, ...]:
-        return (
-            f"No count of {self.respond} is exact: with probability {self.change} a record's value was replaced "
-            f"by another of its {len(self.values)} declared values, each equally likely, before the swap.",
-        )
 
     def problems(self, data: Microdata, released: Sequence[str]) -> Iterator[Problem]:
         if self.respond not in released:
@@ -240,21 +236,55 @@ class Response(SwapStep):
         perturbed = data.households.with_columns(declared_column(column, self.values, answered))
         return replace(data, households=perturbed, checked=False)
 
-    # ---- small universes for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
+    def doubts(self, plan: SwapPlan) -> Iterator[Doubt]:
+        changed = self.change * len(plan.strata.coded.codes)
+        if not changed and not plan.strata.most_moved:
+            yield nothing_moves("nothing can be swapped, and no response changes anything")
+        elif changed + Fraction(plan.strata.most_moved) < 1:
+            yield nothing_moves("fewer than one record is expected to get other values")
+        elif plan.epsilon.is_infinite:
+            yield no_bound("at a rate of 0 or 1, or a change of 0 or 1")
+        elif not plan.strata.live.any():
+            yield Doubt(
+                kind="nothing-swapped",
+                what=f"nothing can be swapped: the response on {self.respond} is all that protects",
+                remedy="match on fewer or coarser variables",
+            )
+
+    def rate_losses(self, losses: RateLosses, plan: SwapPlan) -> RateLosses:
+        def refused(epsilon: Exact) -> Any:
+            what = "the loss of the response swap depends on the rate and on change"
+            raise bad_plan(what, where="epsilon", remedy="give both and see the loss with `stirred plan`")
+
+        def both(rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+            # Where nothing else can be swapped, the response protects at any rate.
+            return [(rate, self.loss + loss) for rate, loss in losses.losses(rates) if plan.exposed.live.any()]
+
+        return RateLosses(losses=both, gentlest=refused, reaching=refused)
+
+    # ---- small files for audits: records are pairs (hold, swap), the perturbed side of each a pair (rest, value)
 
     def sides(self, record: Any) -> tuple[Any, Any]:
         """Return the perturbed side of a (hold, swap) pair, and the other one."""
         hold, swap = record
         return (swap, hold) if self.on_swap else (hold, swap)
 
-    def small_law(self, dataset: Any, swap: StratumLaw) -> Law:
-        """Return the law of the released table of one stratum."""
-        rows = tuple((*side, other) for side, other in map(self.sides, dataset))
-        answered = response(self.values, change=self.change, place=1)(rows)
-        return chained(answered, lambda file: swap([self.sides(((g, v), o)) for g, v, o in file]))
+    def on_small(self, swap: StratumLaw) -> StratumLaw:
+        def law(records: Any) -> Law:
+            rows = tuple((*side, other) for side, other in map(self.sides, records))
+            answered = response(self.values, change=self.change, place=1)(rows)
+            return chained(answered, lambda file: swap([self.sides(((g, v), o)) for g, v, o in file]))
+
+        return law
+
+    def universes(self) -> list[list[Hashable]]:
+        shapes = [("ab", "11"), ("ab", "12")]
+        if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
+            shapes += [("aab", "111"), ("abc", "112")]
+        return [self.universe(other, rest) for other, rest in shapes]
 
     def universe(self, other: Sequence[str], rest: Sequence[str]) -> list[Hashable]:
-        """Return every table with ``other`` on one side and ``rest``, beside any perturbed values, on the other.
+        """Return every table with ``other`` on one side and ``rest``, with any perturbed values, on the other.
 
         >>> fair = Response(respond="county", values=("x", "y"), change=Fraction(1, 2), on_swap=True)
         >>> len(fair.universe("ab", "11")), len(fair.universe("ab", "12"))
@@ -267,8 +297,19 @@ class Response(SwapStep):
         }
         return sorted(tables)
 
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        perturbed, other = ("rest", self.respond), ("held",) if self.on_swap else swap[:1]
+        sides = [*map(self.sides, records)]
+        columns = {
+            "rest": [rest for (rest, _), _ in sides],
+            self.respond: [value for (_, value), _ in sides],
+            other[0]: [value for _, value in sides],
+        }
+        swapped, held = (perturbed, other) if self.on_swap else (other, perturbed)
+        return SmallFile(columns, {"match": (), "swap": swapped, "hold": held, "rates": ()})
 
-class ResponseSwap(Swap):
+
+class ResponseSwap(RatedSwap):
     """Give every record's ``respond`` variable a randomised response, then swap as ``PermutationSwap`` does.
 
     With probability ``change`` a value is replaced by another of the declared ``values``, each equally likely, for each
@@ -292,7 +333,6 @@ class ResponseSwap(Swap):
     name: ClassVar[str] = "response-swap"
     title: ClassVar[str] = "response swapping"
     settings_model: ClassVar[type[SwapSettings]] = ResponseSettings
-    stratum_law: ClassVar[str] = "response"
     perturbed_by: ClassVar[str] = "the response"
     family: ClassVar[SwapFamily] = SwapFamily(
         uncorrected=(
@@ -304,10 +344,6 @@ class ResponseSwap(Swap):
     settings: ResponseSettings
     swap_law: PermutationLaw
     steps: tuple[Response]
-    respond: str
-    values: tuple[str, ...]
-    change: Fraction
-    on_swap: bool
 
     @classmethod
     def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
@@ -321,74 +357,20 @@ class ResponseSwap(Swap):
         return settings.model_copy(update={"values": codes})
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
-        variable = codebook.variable(self.respond)
-        values = [value for value in self.values if value != MISSING_CODE]
+        (step,) = self.steps
+        variable = codebook.variable(step.respond)
+        values = [value for value in step.values if value != MISSING_CODE]
         same = variable is not None and [*codebook.codes(variable.name)] == values
-        return [self.respond] if same else []
+        return [step.respond] if same else []
 
     @property
     def in_words(self) -> str:
+        (step,) = self.steps
         return (
-            f"Response swapping: {self.respond} replaced by another of its {len(self.values)} declared values with "
-            f"probability {self.change} in each record, then {', '.join(self.swap)} exchanged among {self.among} at "
+            f"Response swapping: {step.respond} replaced by another of its {len(step.values)} declared values with "
+            f"probability {step.change} in each record, then {', '.join(self.swap)} exchanged among {self.among} at "
             f"{self.at_rate}; everything else is held."
         )
-
-    setting_in_words = RatedSwap.setting_in_words
-
-    def rate_losses(self, plan: SwapPlan) -> RateLosses | None:
-        if not plan.exposed.live.any():
-            return None
-
-        def losses(rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
-            found = self.swap_law.losses(plan.exposed, plan.swap, rates)
-            return [(rate, self.steps[0].loss + loss) for rate, loss in found]
-
-        def refused(epsilon: Exact) -> Any:
-            what = "the loss of the response swap depends on the rate and on change"
-            raise bad_plan(what, where="epsilon", remedy="give both and see the loss with `stirred plan`")
-
-        return RateLosses(losses=losses, gentlest=refused, reaching=refused)
-
-    def _empty(self, plan: SwapPlan) -> Iterator[Doubt]:
-        changed = self.change * len(plan.strata.coded.codes)
-        if not changed and not plan.strata.most_moved:
-            yield nothing_moves("nothing can be swapped, and no response changes anything")
-        elif changed + Fraction(plan.strata.most_moved) < 1:
-            yield nothing_moves("fewer than one record is expected to get other values")
-        elif plan.epsilon.is_infinite:
-            yield no_bound("at a rate of 0 or 1, or a change of 0 or 1")
-        elif not plan.strata.live.any():
-            yield Doubt(
-                kind="nothing-swapped",
-                what=f"nothing can be swapped: the response on {self.respond} is all that protects",
-                remedy="match on fewer or coarser variables",
-            )
-
-    def law(self, dataset: Any) -> Law:
-        return self.steps[0].small_law(dataset, self.swap_law.on_small)
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        shapes = [("ab", "11"), ("ab", "12")]
-        if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
-            shapes += [("aab", "111"), ("abc", "112")]
-        return [self.steps[0].universe(other, rest) for other, rest in shapes]
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        sides = [*map(self.steps[0].sides, first)]
-        other = "held" if self.on_swap else self.swap[0]
-        columns = {
-            "rest": [rest for (rest, _), _ in sides],
-            self.respond: [value for (_, value), _ in sides],
-            other: [value for _, value in sides],
-        }
-        return self._one_stratum().plan(pl.DataFrame(columns), doubts=False).specification
-
-    def _one_stratum(self) -> ResponseSwap:
-        side = ("rest", self.respond)
-        swap, hold = (side, ("held",)) if self.on_swap else (self.swap[:1], side)
-        return self.with_settings(match=(), rates=(), swap=swap, hold=hold)
 
 
 def respond(codes: Codes, *, values: int, change: Fraction, entropy: Entropy) -> Codes:
@@ -451,3 +433,69 @@ def _typed(column: pl.Series, values: Sequence[str]) -> list[Value | None]:
     typed = pl.Series(values).cast(column.dtype, strict=False)
     same = typed.cast(pl.String) == pl.Series(values)
     return [value if kept else None for value, kept in zip(typed.to_list(), same.to_list(), strict=True)]
+
+
+# ---- the budget and the exact law of a response
+
+
+class PerturbedBudget(NamedTuple):
+    """The losses of a swap with a perturbation, by which margins are taken as invariant.
+
+    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone. With the
+    sizes of the strata only, nothing is promised.
+    """
+
+    both: Exact
+    one: Exact
+
+
+def response_epsilon(change: Fraction, *, values: int) -> Exact:
+    """Return the loss of randomised response per record: with probability ``change`` another of the declared values.
+
+    Each of the others is equally likely. 0 where all values are equally likely, infinite where some value is certain or
+    impossible.
+
+    >>> response_epsilon(Fraction(1, 10), values=2), response_epsilon(Fraction(2, 3), values=3)
+    (Exact('ln(9)'), Exact('0'))
+    """
+    if values < 2:
+        raise wrong(f"{values} value to choose from", where="values", remedy="declare two values or more")
+    if change in (0, 1):
+        return INFINITE
+    odds = (1 - change) * (values - 1) / change
+    return ln(max(odds, 1 / odds))
+
+
+def perturbed_before(swap: Exact, response: Exact, *, rest: Exact = ZERO) -> PerturbedBudget:
+    """Return the losses of randomised response on swap values, or on held ones, and then a swap (R14).
+
+    One kernel for all records of a stratum commutes with every swap that treats permutations by their
+    number of moved records alone (permutation, Mallows, shuffle), so that either protects. It does not hold for the
+    conditioned swap, which does not commute: there the response alone counts, and the rest is post-processing. The
+    perturbed margin is no invariant: it must stay unpublished, and settings must not use it.
+
+    The response protects its own variable only. Where other variables are swapped together with it, or held
+    together with it, ``rest`` is the loss of the swap in those strata where they have two values: a record
+    may change its value *and* the place of the others, so that both losses add up, and with both margins as invariants
+    the swap alone protects the others.
+
+    >>> perturbed_before(ln(14), ln(9)).both
+    Exact('ln(9)')
+    >>> perturbed_before(ln(14), ln(9), rest=ln(14)).one
+    Exact('ln(126)')
+    """
+    return PerturbedBudget(both=max(rest, min(swap, response)), one=response + rest)
+
+
+def response(values: Sequence[Hashable], *, change: Fraction, place: int) -> Callable[[File], Law]:
+    """Return randomised response on one column: another value, each equally likely, with probability ``change``.
+
+    >>> len(response("xy", change=Fraction(1, 10), place=2)(((0, "a", "x"), (0, "b", "y"))))
+    4
+    """
+
+    def answers(row: tuple[Any, ...]) -> Law:
+        chances = {value: 1 - change if row[place] == value else change / (len(values) - 1) for value in values}
+        return Law({(*row[:place], value, *row[place + 1 :]): chance for value, chance in chances.items()})
+
+    return lambda file: together(map(answers, file), lambda row: [row])

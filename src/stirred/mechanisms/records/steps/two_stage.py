@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
-import polars as pl
 from pydantic import Field
 
 from stirred.data.codes import Codes, count, encode
@@ -17,19 +17,29 @@ from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import FINE_COLUMNS, Names, Progress, Rate, SwapCellLaw, SwapFamily
 from stirred.mechanisms.records.engine import RatedSwap
 from stirred.mechanisms.records.kernels.rates import Rates
-from stirred.mechanisms.records.law import SwapStep, tables_with_margins
+from stirred.mechanisms.records.law import (
+    File,
+    SmallFile,
+    StepWords,
+    StratumLaw,
+    SwapStep,
+    chained,
+    tables_with_margins,
+    together,
+)
 from stirred.mechanisms.records.laws.counting import permutation_moved
-from stirred.mechanisms.records.laws.permutation import PermutationLaw
+from stirred.mechanisms.records.laws.permutation import PermutationLaw, law_by_match
 from stirred.mechanisms.records.laws.varying import permutation_share
 from stirred.mechanisms.records.plan import FurtherPromise, SwapPlan
 from stirred.mechanisms.records.roles import OtherRates, SwapRate, SwapSettings
-from stirred.mechanisms.records.steps.chains import chained, law_by_match, stage, staged_epsilon
 from stirred.mechanisms.records.strata import Positions, Shares
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived
+from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
+from stirred.spec.problems import Problem, wrong
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import psa_sharp_epsilon
 
@@ -67,6 +77,8 @@ class FinerSwap(SwapStep):
     The promise of the first stage stays: this one is post-processing.
     """
 
+    stratum_law: ClassVar[str] = "two-stage"
+
     match: tuple[str, ...]
     fine_match: tuple[str, ...]
     fine_rate: Fraction
@@ -76,12 +88,18 @@ class FinerSwap(SwapStep):
         return self.fine_match
 
     @property
-    def setting_in_words(self) -> str:
-        return f", then {percent(self.fine_rate)}"
+    def hidden(self) -> Problem | None:
+        # Who changes a value in the second stage depends on the fine margins, which are not invariant.
+        return Problem(
+            what="whom the two-stage swap moves depends on counts that it protects",
+            where="two-stage-swap",
+            remedy="compare its loss and its share moved by `stirred plan`, one plan at a time",
+        )
 
     @property
-    def columns_in_words(self) -> str:
-        return "what the second stage matches on, and its rate"
+    def words(self) -> StepWords:
+        setting = f", then {percent(self.fine_rate)}"
+        return StepWords(setting=setting, columns="what the second stage matches on, and its rate")
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -129,6 +147,9 @@ class FinerSwap(SwapStep):
         promised = plan.specification.with_flavor(multiverse=multiverse)
         return FurtherPromise.of("fine_epsilon", promised, policy, agreed=f"the {invariants[0]}", condition=condition)
 
+    def cells(self, law: SwapCellLaw) -> SwapCellLaw:
+        return replace(law, fine_match=self.fine_match, fine_rate=self.fine_rate)
+
     def after(
         self, plan: SwapPlan, swapped: Codes, *, entropy: Entropy, threads: int | None, progress: Progress | None
     ) -> None:
@@ -143,6 +164,37 @@ class FinerSwap(SwapStep):
         own = entropy.child("fine stage")
         swap_in_place(plan.fine.codes, swapped, rates=rates, entropy=own, threads=threads, progress=progress)
 
+    # ---- small files of one coarse stratum, their hold values pairs (fine match, other)
+
+    def on_small(self, swap: StratumLaw) -> StratumLaw:
+        first = stage(swap, within=lambda match: None)
+        then = stage(PermutationLaw(rate=self.fine_rate).on_small, within=lambda match: match)
+
+        def law(records: Any) -> Law:
+            last = chained(first(tuple((match, held, value) for (match, held), value in records)), then)
+            return last.pushed(lambda rows: tuple(((match, held), value) for match, held, value in rows))  # type: ignore[attr-defined]
+
+        return law
+
+    def universes(self) -> list[list[Hashable]]:
+        files = (
+            *(("1a 1b", "xy"), ("1a 1b 2c", "xxy"), ("1a 1b 2c", "xyz"), ("1a 1b 2c 2d", "xxyy")),
+            *(("1a 2a 3b", "xyz"), ("1a 2a 3b 4c", "wxyz")),
+        )
+        return [
+            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(hold.split(), swap)]  # type: ignore[attr-defined]
+            for hold, swap in files
+        ]
+
+    def small(self, records: Any, *, swap: Sequence[str]) -> SmallFile:
+        columns = {
+            "fine": [match for (match, _), _ in records],
+            "held": [held for (_, held), _ in records],
+            swap[0]: [value for _, value in records],
+        }
+        settings = {"match": (), "fine_match": ("fine",), "swap": swap[:1], "hold": ("held",), "rates": ()}
+        return SmallFile(columns, settings)
+
 
 class TwoStageSwap(RatedSwap):
     """Permutation swapping among records of equal ``match`` values, then once more among those equal on more.
@@ -153,6 +205,7 @@ class TwoStageSwap(RatedSwap):
     stage; relative to the fine ones the smaller of both, by the sizes of the fine strata alone, because which
     of them have anything to swap is no invariant here.
 
+    >>> import polars as pl
     >>> swap = TwoStageSwap(match=["size"], fine_match=["tenure"], swap=["county"], rate="1/10", fine_rate="1/2")
     >>> homes = pl.DataFrame({"size": [1] * 4, "tenure": list("oorr"), "county": list("ABAB"), "age": [1, 2, 3, 4]})
     >>> plan = swap.plan(homes)
@@ -166,59 +219,16 @@ class TwoStageSwap(RatedSwap):
     name: ClassVar[str] = "two-stage-swap"
     title: ClassVar[str] = "two-stage swapping"
     settings_model: ClassVar[type[SwapSettings]] = TwoStageSettings
-    stratum_law: ClassVar[str] = "two-stage"
     family: ClassVar[SwapFamily] = SwapFamily(moved=permutation_moved)
-    # Who changes a value in the second stage depends on the fine margins, which are not invariant.
-    unsaid: ClassVar[tuple[str, str] | None] = (
-        "whom the two-stage swap moves depends on counts that it protects",
-        "compare its loss and its share moved by `stirred plan`, one plan at a time",
-    )
-
     settings: TwoStageSettings
     swap_law: PermutationLaw
-    fine_match: tuple[str, ...]
-    fine_rate: Fraction
+    steps: tuple[FinerSwap]
 
     @property
     def in_words(self) -> str:
-        return (
-            f"Two-stage swapping: {', '.join(self.swap)} exchanged among {self.among} at {self.at_rate}, then "
-            f"among those with equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
-        )
-
-    @property
-    def cell_law(self) -> SwapCellLaw | None:
-        coarse = super().cell_law
-        return coarse and replace(coarse, fine_match=self.fine_match, fine_rate=self.fine_rate)
-
-    def law(self, dataset: Any) -> Law:
-        """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
-        second = PermutationLaw(rate=self.fine_rate)
-        first = stage(self.swap_law.on_small, within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
-        last = chained(first, stage(second.on_small, within=lambda match: match))
-        return last.pushed(lambda rows: tuple(((m, h), s) for m, h, s in rows))  # type: ignore[attr-defined]
-
-    def audit_universes(self) -> list[list[Hashable]]:
-        files = (
-            *(("1a 1b", "xy"), ("1a 1b 2c", "xxy"), ("1a 1b 2c", "xyz"), ("1a 1b 2c 2d", "xxyy")),
-            *(("1a 2a 3b", "xyz"), ("1a 2a 3b 4c", "wxyz")),
-        )
-        return [
-            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(hold.split(), swap)]  # type: ignore[attr-defined]
-            for hold, swap in files
-        ]
-
-    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
-        first: Any = universe[0]
-        columns = {
-            "fine": [m for (m, _), _ in first],
-            "held": [h for (_, h), _ in first],
-            self.swap[0]: [s for _, s in first],
-        }
-        return self._one_stratum().plan(pl.DataFrame(columns), doubts=False).specification
-
-    def _one_stratum(self) -> TwoStageSwap:
-        return self.with_settings(match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
+        fine = f"among those with equal {', '.join(self.matched)} at a rate of {self.steps[0].fine_rate}"
+        coarse = f"exchanged among {self.among} at {self.at_rate}"
+        return f"Two-stage swapping: {', '.join(self.swap)} {coarse}, then {fine}; everything else is held."
 
 
 def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
@@ -236,3 +246,46 @@ def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records:
     back = first / np.maximum(records[within] - 1, 1)
     moved = 1 - (1 - fine) * (1 - first) - fine * back
     return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
+
+
+# ---- the budgets and the exact law of stages
+
+
+def staged_epsilon(stages: Sequence[Exact]) -> tuple[Exact, ...]:
+    """Return the budgets of swapping in nested strata: one for each level of matching, the coarsest first (R13).
+
+    Each has its own invariants: under the flavor of a coarse level the finer margins of the swap values are *not*
+    invariant, and relative to the finest ones the smallest budget of all stages holds.
+    ``stages`` are the budgets of the single stages, the coarsest first; a finer one must hold in *every*
+    universe that the coarser stages can reach. The laws of the finer stages depend on nothing (permutation, Mallows and
+    shuffle swaps, and the conditioned swap with a law fixed beforehand): nothing holds for laws that follow the fine
+    margins, because the coarse stage changes them.
+
+    >>> from stirred.spec.exact import ln
+    >>> staged_epsilon([ln(9), ln(4)])
+    (Exact('ln(9)'), Exact('ln(4)'))
+    """
+    if not stages:
+        raise wrong("no stage", where="stages", remedy="give at least one budget, the coarsest first")
+    return tuple(accumulate(stages, min))
+
+
+def stage(law: StratumLaw, *, within: Callable[[Any], Hashable]) -> Callable[[File], Law]:
+    """Return one stage: a swap within the strata that ``within`` makes of the match values.
+
+    Everything but the swap value is held, the match value included.
+
+    >>> from stirred.mechanisms.records.laws.permutation import varying_rate_law
+    >>> half = lambda records: varying_rate_law(records, lambda record: Fraction(1, 2))
+    >>> swap = stage(half, within=lambda m: None)
+    >>> len(swap(((0, "a", "x"), (1, "b", "y"))))
+    2
+    """
+
+    def of(file: File) -> Law:
+        parts: dict[Hashable, list[tuple[Hashable, Hashable]]] = {}
+        for match, hold, swap in file:
+            parts.setdefault(within(match), []).append(((match, hold), swap))
+        return together(map(law, parts.values()), lambda table: [(m, h, s) for (m, h), s in table])
+
+    return of

@@ -449,12 +449,12 @@ def _check_free(path: Path) -> None:
 
 
 def _shown(table: PTable, *, rows: list[tuple[str, str]], values: dict[str, Any]) -> Outcome:
-    told, drawn, moments = [], [], []
+    laws, drawn, moments = [], [], []
     for row in table.rows:
         v = [float(Fraction(each, table.step)) for each in row.law]
         p = [float(Fraction(each, table.keys)) for each in row.law.values()]
         own = {name: float(getattr(table, name)(row.count)) for name in ("bias", "variance", "pstay")}
-        told.append({"count": row.count, "values": v, "probabilities": p, **own})
+        laws.append({"count": row.count, "values": v, "probabilities": p, **own})
         if row.count <= _DRAWN:
             moments.append((row.count, *(f"{number:.8g}" for number in own.values())))
             bars = ["#" * round(_WIDTH * each / max(p)) for each in p]
@@ -463,7 +463,7 @@ def _shown(table: PTable, *, rows: list[tuple[str, str]], values: dict[str, Any]
         Grid(header=("count", "bias", "variance", "stays"), rows=tuple(moments)),
         Grid(header=("count", "added", "probability", ""), rows=tuple(drawn)),
     ]
-    return Outcome(rows=rows, grids=grids, values={"keys": table.keys, "rows": told, **values})
+    return Outcome(rows=rows, grids=grids, values={"keys": table.keys, "rows": laws, **values})
 
 
 COMMANDS: Final[tuple[Command, ...]] = (

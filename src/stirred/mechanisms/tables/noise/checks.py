@@ -5,25 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
-from itertools import combinations_with_replacement, product
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from stirred.data import exposed
+from stirred.data import uniqueness
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.columns import select
-from stirred.data.exposed import exposed_doubt
-from stirred.data.given import as_microdata
-from stirred.data.microdata import Microdata, absent_variable, null_problem
+from stirred.data.microdata import Microdata, absent_variable, as_microdata, null_problem
 from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.record_doubts import PublishedTable, clamped_doubts, identifying_columns, similar_values
 from stirred.data.steps import NUMBER
+from stirred.data.uniqueness import exposed_doubt
 from stirred.data.whole import decimal_commas
 from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_exposure, settings_doubts
+from stirred.mechanisms.tables.cells import column_of
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
     STAYS_INSIDE,
@@ -31,26 +29,16 @@ from stirred.mechanisms.tables.engine import (
     TableMechanism,
     audit_promise,
     audit_records,
-    column_of,
-    counted_persons,
     stated_mechanism,
     table_fault,
 )
-from stirred.mechanisms.tables.noise.measures import Measure, Sum, keeping, people_of, table_key
-from stirred.mechanisms.tables.noise.pages import COLUMNS, CONFIDENTIAL, EARLIER, NoisePlan, published
+from stirred.mechanisms.tables.noise.measures import Measure, keeping, people_of, table_key
+from stirred.mechanisms.tables.noise.plan import COLUMNS, CONFIDENTIAL, NoisePlan, published
+from stirred.mechanisms.tables.noise.promise import NoisePromise
 from stirred.spec.domain import after_imputation
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import Exact, exact, exp
-from stirred.spec.law import Law
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.problems import wrong as wrong_setting
-from stirred.spec.shift_law import Noise, ShiftLaw
-from stirred.spec.specification import Specification
 from stirred.spec.spelling import crossed
-from stirred.spec.staged_law import OutputLaw
-
-if TYPE_CHECKING:
-    from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
 _LARGEST_SUM: Final = 1 << 62
 _ROUND: Final = 'round it first: step = "round", to = 1 under [[prepare]]'
@@ -58,7 +46,7 @@ _NO_SUM: Final = 'add up another column, or give each text a number by a step "r
 _SWAMPED: Final = 3  # deviations of the noise: smaller cells cannot be distinguished from empty ones
 
 
-def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
+def settings_problems(mechanism: NoisePromise) -> Iterator[Problem]:
     """Yield everything that is wrong with the settings themselves."""
     mechanism.sure  # noqa: B018 (a wrong confidence is refused with the plan)
     mine, other = ("rho", "epsilon") if mechanism.gaussian else ("epsilon", "rho")
@@ -92,7 +80,7 @@ def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
         yield Problem(what=what, where="rounded", remedy="leave it out, or round to multiples such as 5")
 
 
-def _swap_problems(mechanism: NoisyTables) -> Iterator[Problem]:
+def _swap_problems(mechanism: NoisePromise) -> Iterator[Problem]:
     """Yield what is not covered by the theorem on noise after a swap (R15)."""
     assert mechanism.inner is not None
     swapped = mechanism.swapped
@@ -115,7 +103,7 @@ def _swap_problems(mechanism: NoisyTables) -> Iterator[Problem]:
             yield Problem(what=what, where=f"table '{each.title}'", remedy=remedy)
 
 
-def _check_before(mechanism: NoisyTables, data: Microdata) -> None:
+def _check_before(mechanism: NoisePromise, data: Microdata) -> None:
     """Refuse persons, and tables of columns that the swap before does not have."""
     assert mechanism.inner is not None
     if data.persons is not None:
@@ -132,7 +120,7 @@ def _check_before(mechanism: NoisyTables, data: Microdata) -> None:
             raise bad_plan(what, where=f"table '{each.title}'", remedy=f"there are {listed(known)}")
 
 
-def check(mechanism: NoisyTables, data: Any) -> None:
+def check(mechanism: NoisePromise, data: Any) -> None:
     """Raise all problems of a file's columns with these settings; nothing is computed."""
     data = as_microdata(data)
     after_imputation(data.stage, data.post_imputation)
@@ -184,7 +172,7 @@ def check_draw(measure: Measure, *, values: int) -> None:
             raise bad_plan(what, where="sums", remedy="declare smaller bounds, or add up in a coarser unit")
 
 
-def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
+def doubts(mechanism: NoisePromise, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and of columns only the match variables of a swap before the noise."""
     yield from mechanism.usual_doubts(data, coded=plan.releases["households"])
     if mechanism.inner is not None:
@@ -228,18 +216,20 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
             )
 
 
-def _match_doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
+def _match_doubts(mechanism: NoisePromise, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
     """Yield doubts about settings and match variables of the swap before the noise: their counts are exact."""
     yield from settings_doubts(swap.settings_from)
     yield from identifying_columns(data, swap.match)
     for name in swap.match:
         yield from similar_values(name, data.households[name].unique())
     found = plan_exposure(plan)
-    if found is not None and (doubt := exposed_doubt(found, most=exposed.MOST_EXPOSED, set_by="the default")):
+    if found is not None and (doubt := exposed_doubt(found, most=uniqueness.MOST_EXPOSED, set_by="the default")):
         yield doubt
 
 
-def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written) -> list[Check]:
+def verify(
+    mechanism: NoisePromise, data: Microdata, plan: NoisePlan, release: Release, written: Written
+) -> list[Check]:
     """Compare the written tables; what a swap before made must be a swap of the input."""
     if (swapped := mechanism.swapped) is not None:  # no more than it exchanges: match x swap, and all that is held
         file = release.internal["counted"]
@@ -251,7 +241,7 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
     return TableMechanism.verify(mechanism, data, plan, release, written)
 
 
-def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
+def verify_kept(mechanism: NoisePromise, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
     """Compare what is published exactly with the input, counted again."""
     if not mechanism.exact_margins:
         return []
@@ -261,7 +251,7 @@ def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, writte
     return [Check(what="what is kept, counted again", cells=kept.height)]
 
 
-def audit_published(kind: type[NoisyTables], bundle: BundleFiles, found: Findings) -> None:
+def audit_published(kind: type[NoisePromise], bundle: BundleFiles, found: Findings) -> None:
     """Rebuild the mechanism from specification.json and the tables themselves, and audit as if it were stated."""
     for _, place, frame, by in bundle.tables():
         if not by and "sum" not in frame.columns:
@@ -273,7 +263,7 @@ def audit_published(kind: type[NoisyTables], bundle: BundleFiles, found: Finding
         found.unchecked.append(UNSTATED)
 
 
-def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
+def audit(mechanism: NoisePromise, bundle: BundleFiles, found: Findings) -> None:
     """Compute the promise of a bundle from its settings, and from the noisy numbers all that follows from them.
 
     That the numbers are those of the file, and that the noise follows its law, nothing shows that may be published.
@@ -306,7 +296,7 @@ def _key(variables: Iterable[str], place: str) -> tuple[str, frozenset[str]]:
 
 
 def _audit_numbers(
-    mechanism: NoisyTables,
+    mechanism: NoisePromise,
     measures: tuple[Measure, ...],
     tables: Mapping[str, tuple[str, pl.DataFrame, list[str]]],
     found: Findings,
@@ -328,7 +318,8 @@ def _audit_numbers(
     for title, again in published(mechanism, measures, cells, noisy, total=total).items():
         place, frame, by = tables[title]
         columns = [name for name in again.columns if name not in by]
-        earlier = {*EARLIER} & {*frame.columns} if "consistent" in columns else set()
+        gone = {name for name, column in COLUMNS.items() if column.written == "earlier"}
+        earlier = gone & {*frame.columns} if "consistent" in columns else set()
         if earlier:
             found.unchecked.append(f"{', '.join(sorted(earlier))} of {title}: an earlier version made them, too narrow")
         if {*frame.columns} - {*by} - earlier != {*columns}:
@@ -355,7 +346,7 @@ def _close(said: pl.Series, again: pl.Series) -> bool:
 
 def _audit_kept(
     bundle: BundleFiles,
-    mechanism: NoisyTables,
+    mechanism: NoisePromise,
     measures: Sequence[Measure],
     tables: Mapping[str, pl.DataFrame],
     found: Findings,
@@ -383,159 +374,3 @@ def _sums(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     count = pl.col("count").cast(pl.Int64, strict=False).sum()
     added = table.group_by(pl.col(by).cast(pl.String)).agg(count) if by else table.select(count)
     return added.sort(by) if by else added
-
-
-# ---- small files ------------------------------------------------------------------------------------------------
-
-_HOLD, _SWAP = "ab", "xy"  # of the files that are audited where a swap comes before
-_MOST: Final = 60  # files of one size: all pairs of them are compared
-
-
-def _units(mechanism: NoisyTables) -> tuple[list[str], list[str], list[Any]]:
-    """Return variables, columns of sums, and the units of small files; a variable has two values there.
-
-    Of a column that is added up the bounds decide. A household has no persons, or as many alike as count, or one more.
-    """
-    variables = [*mechanism.coded_columns]
-    bounds: dict[str, tuple[int, int]] = {}
-    for each in mechanism.sums:
-        low, high = bounds.get(each.column, (each.low, each.high))
-        bounds[each.column] = (min(low, each.low), max(high, each.high))
-    records: list[Any] = [*product(*([0, 1] for _ in variables), *bounds.values())]
-    if mechanism.persons is not None:
-        large = (records[0],) * mechanism.persons + (records[-1],)
-        records = [(), *((each,) * mechanism.persons for each in records), large]
-    return variables, [*bounds], records
-
-
-def law(mechanism: NoisyTables, dataset: Any) -> OutputLaw:
-    """Return the exact law of all tables of a small file: its numbers, each with its own integer noise."""
-    if mechanism.inner is not None:
-        return _swapped_law(mechanism, dataset)
-    variables, added, _ = _units(mechanism)
-    people = dataset
-    if mechanism.persons is not None:
-        people = [person for unit in dataset for person in counted_persons(unit, most=mechanism.persons)]
-    centre: list[int] = []
-    noises: list[Noise] = []
-    fixed: list[list[int]] = []
-    for each in mechanism.measures(of_persons=[*variables, *added] if mechanism.persons is not None else ()):
-        places = [variables.index(name) for name in each.variables]
-        cells = [*product((0, 1), repeat=len(places))]
-        for margin in each.kept:
-            key = [place for place, name in enumerate(each.variables) if name in margin]
-            groups: dict[Hashable, list[int]] = {}
-            for number, cell in enumerate(cells, start=len(centre)):
-                groups.setdefault(tuple(cell[place] for place in key), []).append(number)
-            fixed += groups.values()
-        for cell in cells:
-            inside = [person for person in people if tuple(person[place] for place in places) == cell]
-            centre.append(_added(inside, each.added_up, len(variables) + added.index(each.added_up.column)) if
-                          each.added_up else len(inside))  # fmt: skip
-            noises.append(each.cell.noise)
-    return ShiftLaw(centre, noises, fixed=fixed)
-
-
-def audit_universes(mechanism: NoisyTables) -> list[list[Hashable]]:
-    """Return small files: of one unit, of two, of three, that agree on what is kept."""
-    if mechanism.inner is not None:  # of one stratum, with two held and two swapped values
-        most = 3 if len(mechanism.wanted) == 1 else 2
-        return [[*combinations_with_replacement([*product(_HOLD, _SWAP)], n)] for n in range(1, most + 1)]
-    variables, _, records = _units(mechanism)
-    kept = [[variables.index(name) for name in by] for by in mechanism.margins.values()]
-    found = []
-    for count in (1, 2, 3):
-        files_of = [*combinations_with_replacement(records, count)]
-        if count > 1 and len(files_of) > _MOST:
-            break
-        groups: dict[Hashable, list[Hashable]] = {}
-        for file in files_of:
-            margins = tuple(tuple(sorted(tuple(row[place] for place in by) for row in file)) for by in kept)
-            groups.setdefault(margins, []).append(file)
-        found += [group for group in groups.values() if len(group) > 1]
-    return found
-
-
-def audit_specification(mechanism: NoisyTables, universe: Sequence[Hashable]) -> Specification:
-    """Return the promise for a small file."""
-    variables, added, _ = _units(mechanism)
-    columns = [*variables, *added]
-    return mechanism.specification(
-        mechanism.measures(of_persons=columns if mechanism.persons is not None else ()), name="small", columns=columns
-    )
-
-
-def _added(people: Sequence[Any], added_up: Sum, place: int) -> int:
-    return sum(min(max(person[place], added_up.low), added_up.high) for person in people)
-
-
-def _swapped_law(mechanism: NoisyTables, dataset: Any) -> Law:
-    """Return the law of tables of a swapped file of one stratum, its records pairs of a held and a swapped value.
-
-    Each noisy count is cut to 0..n, which loses nothing: of all counts below 0, or above n, the likelihoods under
-    different files have the same ratios. Its noise has the smallest rational decay just above that of the release.
-    """
-    assert mechanism.inner is not None
-    swap, records = mechanism.swapped, [*dataset]
-    assert swap is not None
-    tables = []
-    for each in mechanism.measures():
-        hold = _HOLD if {*each.variables} - {*swap.of, *swap.within} else (None,)
-        own = _SWAP if {*each.variables} & {*swap.of} else (None,)
-        tables.append(([*product(hold, own)], decay_for(exact(each.loss / each.one))))
-    outcomes: dict[Hashable, Fraction] = {}
-    inner: Any = mechanism.inner.law(records)
-    for rows, chance in inner.probabilities.items():
-        found: dict[tuple[int, ...], Fraction] = {(): chance}
-        for cells, decay in tables:
-            for cell in cells:
-                count = sum(all(want in (None, has) for want, has in zip(cell, row, strict=True)) for row in rows)
-                noisy = truncated_geometric(count, most=len(records), decay=decay)
-                found = {(*o, z): p * q for (o, p), (z, q) in product(found.items(), enumerate(noisy))}
-        for outcome, p in found.items():
-            outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + p
-    return Law(outcomes)
-
-
-def truncated_geometric(count: int, *, most: int, decay: Fraction) -> list[Fraction]:
-    """Return the chances of 0..``most`` for a count with geometric noise, cut to these: ln(1/decay) is lost per unit.
-
-    >>> [str(p) for p in truncated_geometric(0, most=2, decay=Fraction(1, 5))]
-    ['5/6', '2/15', '1/30']
-    """
-    inner, ends = (1 - decay) / (1 + decay), 1 / (1 + decay)  # what falls beyond the ends is added to them
-    return [(inner if 0 < value < most else ends) * decay ** abs(value - count) for value in range(most + 1)]
-
-
-_GIVEN_AWAY: Final = Fraction(1, 1 << 20)  # the decay is a short fraction, and at most so little is lost by that
-_DIGITS: Final = 60
-_LEAST: Final = Fraction(1, 10**6)
-
-
-def decay_for(loss: Exact) -> Fraction:
-    """Return exp(-loss), or the fraction of smallest denominator a little above it: at most a millionth is given away.
-
-    >>> from stirred.spec.exact import ln
-    >>> decay_for(ln(5)), decay_for(exact("1/4"))
-    (Fraction(1, 5), Fraction(3468, 4453))
-    """
-    if loss.is_infinite or loss < exact(_LEAST):
-        hides = "nothing" if loss.is_infinite else "everything"
-        what = f"noise with a loss of {loss.shown()} for each unit of a count hides {hides}"
-        remedy = f"write a loss above 0 and not infinite, from {float(_LEAST):g} for each unit"
-        raise wrong_setting(what, where="noise", remedy=remedy)
-    sought = exp(-loss)
-    if sought.is_rational:
-        return sought.rational
-    least = Fraction(sought.enclose(_DIGITS).high)
-    return _simplest_between(least, Fraction(exp(-loss * (1 - _GIVEN_AWAY)).enclose(_DIGITS).low))
-
-
-def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
-    """Return the fraction of smallest denominator from ``low`` to ``high``, by their continued fractions."""
-    whole = low.numerator // low.denominator
-    if low == whole:
-        return Fraction(whole)
-    if whole + 1 <= high:
-        return Fraction(whole + 1)
-    return whole + 1 / _simplest_between(1 / (high - whole), 1 / (low - whole))

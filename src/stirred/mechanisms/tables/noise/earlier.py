@@ -25,8 +25,8 @@ from stirred.mechanisms.tables.engine import (
     stated_mechanism,
 )
 from stirred.mechanisms.tables.noise import checks
-from stirred.mechanisms.tables.noise.checks import decay_for
-from stirred.mechanisms.tables.noise.mechanism import NoisyTables, NoisyTablesSettings
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables, decay_for
+from stirred.mechanisms.tables.noise.promise import NoisyTablesSettings
 from stirred.spec.exact import ZERO, Exact, ln
 from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.invariant import Margin

@@ -24,7 +24,7 @@ from stirred.data.columns import select
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, confidence_of, failed
-from stirred.mechanisms.tables.engine import at_most
+from stirred.mechanisms.tables.cells import at_most
 from stirred.mechanisms.tables.query import Query
 from stirred.randomness.cell_law import CellLaw
 from stirred.randomness.entropy import Entropy
@@ -210,8 +210,8 @@ def kept_in(variables: Sequence[str], keep: Sequence[frozenset[str]], *, title: 
         what = "its counts are published exactly by keep: noise would be spent for nothing"
         raise bad_plan(what, where=where, remedy=remedy)
     if len(largest) > 2 or (len(largest) == 2 and largest[0] | largest[1] != {*variables}):
-        told = ", ".join(" x ".join(name for name in variables if name in one) for one in largest)
-        what = f"noise cannot be drawn exactly inside a table that keeps {told}"
+        kept_margins = ", ".join(" x ".join(name for name in variables if name in one) for one in largest)
+        what = f"noise cannot be drawn exactly inside a table that keeps {kept_margins}"
         raise bad_plan(what, where=where, remedy="keep one margin of it, or two that have all its variables together")
     return largest
 

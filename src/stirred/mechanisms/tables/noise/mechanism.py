@@ -2,150 +2,53 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from itertools import combinations_with_replacement, product
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
-from pydantic import Field
 
 from stirred.data.microdata import Microdata, columns_beside
-from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.protocol import Exchange, ExpectedError, Names, Progress, Rate, Settings, Table
-from stirred.mechanisms.tables.engine import (
-    COMPOSED,
-    LAPLACE,
-    UNPUBLISHED,
-    AnyFrame,
-    TableMechanism,
-    declared_cells,
+from stirred.data.problems import PlanError, bad_plan
+from stirred.mechanisms.protocol import (
+    Block,
+    Grid,
+    Progress,
+    PublicFile,
+    ReleasedColumns,
+    Section,
+    Table,
+    Typical,
 )
-from stirred.mechanisms.tables.noise import checks, pages
-from stirred.mechanisms.tables.noise.measures import (
-    Measure,
-    Precision,
-    Sum,
-    budgeted,
-    changes,
-    keeping,
-    people_of,
-    table_key,
-    tabulated,
-    with_kept,
+from stirred.mechanisms.tables.cells import counted_persons, declared_cells
+from stirred.mechanisms.tables.noise import checks
+from stirred.mechanisms.tables.noise.measures import Measure, Sum, people_of, tabulated
+from stirred.mechanisms.tables.noise.plan import COLUMNS, NoisePlan, published
+from stirred.mechanisms.tables.noise.promise import NoisePromise
+from stirred.mechanisms.tables.query import (
+    TableAnswers,
+    with_numbers,
 )
-from stirred.mechanisms.tables.noise.pages import NoisePlan
-from stirred.mechanisms.tables.query import Ask, with_numbers
-from stirred.spec.budget import Budget, Derived
-from stirred.spec.domain import Domain, after_imputation
-from stirred.spec.exact import Exact, exact
-from stirred.spec.given_numbers import finite_loss
-from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Margin
-from stirred.spec.multiverse import Multiverse
-from stirred.spec.output_premetric import PURE, ZCDP
+from stirred.spec.domain import after_imputation
+from stirred.spec.exact import Exact, exact, exp
+from stirred.spec.law import Law
 from stirred.spec.problems import placed
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.problems import wrong as wrong_setting
+from stirred.spec.shift_law import Noise, ShiftLaw
+from stirred.spec.specification import Specification
+from stirred.spec.staged_law import OutputLaw
+
+_SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
+_HOLD, _SWAP = "ab", "xy"  # of the files that are audited where a swap comes before
+_MOST: Final = 60  # files of one size: all pairs of them are compared
+_GIVEN_AWAY: Final = Fraction(1, 1 << 20)  # the decay is a short fraction, and at most so little is lost by that
+_DIGITS: Final = 60
+_LEAST: Final = Fraction(1, 10**6)
 
 
-class NoisyTablesSettings(Settings):
-    """A law of noise and a budget; the tables are those of the plan, and the sums that are named here."""
-
-    noise: Literal["gaussian", "laplace", "geometric"] = Field(
-        default="gaussian", description="The law of the noise; laplace and geometric are two names of one law."
-    )
-    rho: Rate | None = Field(
-        default=None,
-        description="With gaussian noise: the loss of all tables together, the rho of zCDP, for one changed unit.",
-        json_schema_extra={"example": "1/2"},
-    )
-    epsilon: Rate | None = Field(
-        default=None,
-        description="With laplace noise: the loss of all tables together, for one changed unit.",
-        json_schema_extra={"example": 1},
-    )
-    shares: dict[str, Rate] = Field(
-        default={},
-        description="How the budget is split: a weight for each table; left out, evenly.",
-        json_schema_extra={"example": {"county": 2, "county x tenure": 1}},
-    )
-    precision: list[Precision] = Field(
-        default=[],
-        description="Tables whose budget follows from their precision: all, or those without it share the rest.",
-        json_schema_extra={"example": [{"table": "county", "within": 50, "confidence": "95%"}]},
-    )
-    sums: list[Sum] = Field(
-        default=[],
-        description="Sums of columns of whole numbers, in bounds that are declared here.",
-        json_schema_extra={"example": [{"column": "income", "by": ["county"], "low": 0, "high": 100000}]},
-    )
-    values: dict[str, list[str | int]] = Field(
-        default={},
-        description="Every value that a variable of the tables can take, where no codebook declares them.",
-        json_schema_extra={"example": {"county": ["North", "South"]}},
-    )
-    keep: Names = Field(
-        default=[],
-        description='Counts that are published exactly and that the noise leaves as they are: "total" or variables.',
-        json_schema_extra={"example": ["total"]},
-    )
-    persons: int | None = Field(
-        default=None,
-        description="With tables of persons: how many of a household count at most; the others are left out.",
-        ge=1,
-        json_schema_extra={"example": 8},
-    )
-    after: dict[str, Any] | None = Field(
-        default=None,
-        description="With laplace noise: a swap within strata, with its name and settings, that comes before; tables "
-        "are counted from the swapped file, of which no record is published.",
-        json_schema_extra={"example": {"match": "size", "swap": "county", "rate": "1/20"}},
-    )
-    confidence: Rate = Field(default="95%", description="Of the published intervals.")
-    consistent: bool = Field(default=False, description="Add columns in which tables agree on what they share.")
-    rounded: int = Field(default=0, description="Add a column rounded to multiples of this number.", ge=0)
-    nonnegative: bool = Field(default=False, description="Add a column cut off at 0, which biases small counts.")
-
-    def dumped(self, *, mode: str = "json", exclude_defaults: bool = False, context: str = "") -> dict[str, Any]:
-        """Return the settings as plain data; without a swap the same as before there could be one."""
-        found = super().dumped(mode=mode, exclude_defaults=exclude_defaults, context=context)
-        return {key: value for key, value in found.items() if key != "after" or value is not None}
-
-
-ALONE: Final = (
-    "nothing of the file is published but these tables with noise, what follows from them, and what is kept exactly"
-)
-ASSUMPTIONS: Final = (
-    ALONE,
-    "the tables, their values, bounds and budgets were fixed beforehand, not read off the file",
-    *UNPUBLISHED,
-    "a later release chosen after seeing this one keeps its own budget whatever this one shows",
-)
-GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the 2020 US Census"
-AFTER: Final = "R15, noise after a swap (docs/theory/swapping-family.md)"
-BEFORE: Final = (
-    "the records that {title} drew for these tables stay inside, and nothing else is published of this draw; its rates "
-    "and its match and swap variables were fixed beforehand"
-)
-INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
-
-
-class TableRequest(NamedTuple):
-    """A table as it is asked for: of counts, or of a sum."""
-
-    title: str
-    variables: tuple[str, ...]
-    added_up: Sum | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        return [*self.variables, *(() if self.added_up is None else (self.added_up.column,))]
-
-
-class NoisyTables(TableMechanism):
+class NoisyTables(NoisePromise):
     """Counts of the plan's tables, and sums, with noise on every declared cell, whether or not anybody is in it.
 
     ``rho`` (Gaussian noise, zCDP) or ``epsilon`` (Laplace noise) is the loss of all tables together, for one changed
@@ -153,6 +56,7 @@ class NoisyTables(TableMechanism):
     variance and an interval from the exact law. ``keep`` names counts that stay exact. With ``after``, a swap within
     strata, tables are counted from the swapped file, and the sizes of its strata stay exact (R15).
 
+    >>> from stirred.randomness.entropy import Entropy
     >>> homes = pl.DataFrame({"county": list("ABAB"), "tenure": list("oorr")})
     >>> noisy = NoisyTables(tables=[["county", "tenure"]], rho="1/2", values={"county": "ABC", "tenure": "or"})
     >>> print(noisy.plan(homes).disturbed)
@@ -162,96 +66,12 @@ class NoisyTables(TableMechanism):
     (['county', 'tenure', 'count', 'variance', 'low', 'high'], 6)
     """
 
-    name: ClassVar[str] = "noisy-tables"
-    title: ClassVar[str] = "noisy tables"
-    settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
-    table_columns: ClassVar[tuple[str, ...]] = pages.COLUMNS
+    table_columns: ClassVar[tuple[str, ...]] = (*COLUMNS,)
 
     def check_settings(self) -> None:
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.measures()
-
-    @property
-    def table_sources(self) -> Sequence[str]:
-        return [*dict.fromkeys(name for each in self.wanted for name in each.columns)]
-
-    @property
-    def swapped(self) -> Exchange | None:
-        return None if self.inner is None else self.inner.exchange
-
-    @property
-    def gaussian(self) -> bool:
-        return self.noise == "gaussian"
-
-    @property
-    def letter(self) -> str:
-        return "rho" if self.gaussian else "epsilon"
-
-    @property
-    def total(self) -> Fraction | None:
-        given = self.rho if self.gaussian else self.epsilon
-        return None if given is None else finite_loss(given, where=self.letter)
-
-    @property
-    def wanted(self) -> list[TableRequest]:
-        """Return every table and sum; without a plan those that the settings name, or one."""
-        tables: Sequence[Sequence[str]] | None = self.tables
-        if tables is None:
-            named = [*self.shares, *(each.table for each in self.precision)]
-            keys = dict.fromkeys(table_key(title) for title in named)
-            tables = [sorted(by) for column, by in keys if not column] or ([] if self.sums else [("variable",)])
-        counts = [TableRequest(" x ".join(variables), tuple(variables)) for variables in tables]
-        return [*counts, *(TableRequest(each.title, tuple(each.by), each) for each in self.sums)]
-
-    def measures(
-        self, *, of_persons: Collection[str] = (), sizes: Mapping[str, int] | None = None
-    ) -> tuple[Measure, ...]:
-        """Return every table with its loss and noise; ``of_persons`` are columns of persons, ``sizes`` of variables."""
-        declared = {name: len(dict.fromkeys(own)) for name, own in self.values.items()} if sizes is None else sizes
-        asked = []
-        for each in self.wanted:
-            persons = self.persons if {*each.columns} & {*of_persons} else None
-            own = tuple(declared.get(name, 2) for name in each.variables)
-            one, square = changes(persons=persons, added_up=each.added_up, cells=math.prod(own))
-            crossed = self.swapped is not None and self.swapped.crosses(each.columns)
-            one, square = (2 * one, 4 * square) if crossed else (one, square)  # two changed records of one (R15)
-            asked.append(
-                Measure(
-                    **each._asdict(), sizes=own, one=one, square=square, gaussian=self.gaussian,
-                    of_persons=persons is not None, doubled=crossed,
-                )
-            )  # fmt: skip
-        inside = [*with_kept(asked, keeping(self.keep))]
-        return budgeted(inside, letter=self.letter, total=self.total, shares=self.shares, precision=self.precision)
-
-    @property
-    def coded_columns(self) -> Sequence[str]:
-        before = () if self.swapped is None else (*self.swapped.within, *self.swapped.of)
-        return [*dict.fromkeys((*self.declared_columns, *before))]
-
-    @property
-    def declared_columns(self) -> Sequence[str]:
-        kept = self.margins.values() if self.swapped is None else ()
-        return [*dict.fromkeys(n for by in (*(w.variables for w in self.wanted), *kept) for n in by)]
-
-    @property
-    def in_words(self) -> str:
-        titles = listed([each.title for each in self.wanted])
-        law = "discrete Gaussian" if self.gaussian else "discrete Laplace (two-sided geometric)"
-        budget = "the budget that the stated precision needs"
-        if self.total is not None:
-            split = "by precision and shares" if self.precision else "by shares" if self.shares else "evenly"
-            budget = f"{self.letter} {self.total} in all, split {split}"
-        kept = f", drawn so that {' and '.join(self.keep)} stay exact" if self.keep else ""
-        before = "" if self.inner is None else f" of the records after {self.inner.title}"
-        return (
-            f"Noisy tables: {law} noise on every declared cell of the tables {titles}{before}{kept}; {budget}, for one "
-            f"changed {self.unit} (bounded neighbours). No records are published."
-        )
-
-    def setting_in_words(self, epsilon: Exact) -> str:
-        return f"{self.letter} {epsilon.shown()}"
 
     # ---- the promise and the act
 
@@ -294,54 +114,9 @@ class NoisyTables(TableMechanism):
             dropped=columns_beside(data, used),
         )
 
-    @property
-    def margins(self) -> dict[str, tuple[str, ...]]:
-        """Return the margins that are held fixed, by their names: of a swap before the sizes of the strata."""
-        found = keeping(self.keep) if self.swapped is None else (frozenset(self.swapped.within),)
-        return {" x ".join(sorted(margin)) or "total": tuple(sorted(margin)) for margin in found}
-
-    @property
-    def exact_margins(self) -> dict[str, tuple[str, ...]]:
-        """Return what is in ``invariants``: the margins, and where tables must agree with it the number of records."""
-        return {**self.margins, **({"total": ()} if self.consistent and not self.keep else {})}
-
-    def specification(
-        self,
-        measures: Sequence[Measure],
-        *,
-        name: str,
-        columns: Sequence[str],
-        stage: str = "as-given",
-        post_imputation: bool | None = None,
-    ) -> Specification:
-        """Return the promise: bounded neighbours, and the margins that are kept as invariants."""
-        kept = keeping(self.keep)
-        fixed = Multiverse(invariants=tuple(Margin(of=self.unit, variables=by) for by in self.margins.values()))
-        if len(kept) == 2 and {*columns} <= kept[0] | kept[1]:
-            fixed = replace(fixed, nearest=2, nearest_because="both margins are fixed, so no record can change alone")
-        persons = ("person",) if any(name.startswith("person ") for name in columns) else ()
-        flavor = Flavor(
-            domain=Domain.of_file(name, stage=stage, record_types=(self.unit, *persons), columns=tuple(columns)),
-            multiverse=fixed,
-            input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
-            output_premetric=ZCDP if self.gaussian else PURE,
-        )
-        parts = ", ".join(sorted(f"{each.title}: {self.letter} {each.loss}" for each in measures))
-        changed = "squared changes/(2 variance parameter)" if self.gaussian else "changes x loss of a unit"
-        spent = exact(sum(each.loss for each in measures))
-        before = () if self.inner is None else (BEFORE.format(title=self.inner.title),)
-        inside, after = (INSIDE,) if kept else (), (AFTER,) if before else ()
-        return Specification(
-            flavor=flavor,
-            budget=Budget(policy=Derived(formula=f"the sum over tables of {changed}: {parts}", value=spent)),
-            assumptions=(*ASSUMPTIONS, *before),
-            relies_on=(ONE_RUN,),
-            theorem=(GAUSSIAN if self.gaussian else LAPLACE, COMPOSED, *inside, *after),
-            settings_from=self.settings_from,
-            alone=(ALONE,),
-        )
-
-    def answered(self, data: Microdata, plan: NoisePlan, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(
+        self, data: Microdata, plan: NoisePlan, ask: TableAnswers, progress: Progress
+    ) -> dict[str, pl.DataFrame]:
         records: dict[bool, pl.DataFrame] = {False: data.households}
         if any(each.of_persons for each in plan.measures):
             columns = [name.removeprefix("person ") for name in plan.specification.domain.columns]
@@ -351,7 +126,7 @@ class NoisyTables(TableMechanism):
             cells, own = plan.cells[each.title], records[each.of_persons]
             cut = {} if each.added_up is None else {"cut": tabulated(each, cells, own, cut=True)}
             noisy[each.title] = ask(each, tabulated(each, cells, own), inside=cut)
-        return pages.published(self, plan.measures, plan.cells, noisy, total=data.households.height)
+        return published(self, plan.measures, plan.cells, noisy, total=data.households.height)
 
     def file_of(self, plan: NoisePlan, title: str) -> str:
         return next(each.file for each in plan.measures if each.title == title)
@@ -369,53 +144,266 @@ class NoisyTables(TableMechanism):
             frames.append(own.select(pl.lit(title).alias("table"), pl.all()))
         return pl.concat(frames, how="diagonal").select("table", pl.exclude("table", "count"), "count")
 
-    def warm(self) -> None:
-        import stirred.randomness.noise_kernel  # noqa: F401
-
-        if self.inner is not None:
-            self.inner.warm()
-
-    # ---- what is handed over, each in a module of its own
+    # ---- checks, in a module of their own
 
     check = checks.check
     doubts = checks.doubts
-    files = pages.noisy_files
-    reading_tables = pages.reading
-    sections = pages.sections
-    typical_errors = pages.typical_errors
     verify = checks.verify
     verify_exact = checks.verify_kept
     audit_bundle = checks.audit
     audit_unstated = classmethod(checks.audit_published)
-    law = checks.law
-    audit_universes = checks.audit_universes
-    audit_specification = checks.audit_specification
 
     def table_in_words(self, table: Table, data: Microdata, plan: NoisePlan) -> str:
         measure = next(each for each in plan.measures if each.title == table.title)
         return f"{'after a swap, ' * measure.doubled}with noise, ±{plan.width(measure):,} with {plan.percent}"
 
-    @property
-    def no_closed_form(self) -> str:
-        return "" if self.inner is None else "the errors of a swap and of noise together have no closed form here"
-
-    def expected_error(
-        self, records: AnyFrame, *, variables: Sequence[str], source: str, persons: Any = None, key: str | None = None
-    ) -> ExpectedError:
-        if self.inner is not None:
-            raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
+    def expected_cells(self, data: Microdata, variables: Sequence[str], source: str) -> pl.DataFrame:
         if source == "margins":
             what = "the error of the noise is the same whatever the counts are, and the plan says it (--verbose)"
             raise bad_plan(what, where="--expect-from", remedy="leave it out, or name another file")
-        people = None if persons is None else persons.lazy().collect()
-        data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
         of_persons = {name for each in self.wanted for name in each.columns} - {*data.households.columns}
         measure = next(m for m in self.measures(of_persons=of_persons) if m.variables == tuple(variables))
-        cells = declared_cells(variables, self.declared(data, variables))
-        files = [data.households] * 2
-        if people is not None:
+        cells, files = declared_cells(variables, self.declared(data, variables)), [data.households] * 2
+        if data.persons is not None:
             files = [people_of(data, variables, most=most) for most in (None, self.persons)]
         true, mean = (tabulated(measure, cells, file).astype(np.float64) for file in files)
         variance = np.full(true.size, float(measure.cell.variance))
-        cells = with_numbers(cells, {"true": true, "mean": mean, "variance": variance})
-        return ExpectedError.of(cells, variables=variables, source=source)
+        return with_numbers(cells, {"true": true, "mean": mean, "variance": variance})
+
+    # ---- files and pages
+
+    def files(
+        self, released: ReleasedColumns, data: Microdata | None = None, plan: NoisePlan | None = None
+    ) -> list[PublicFile]:
+        """Return the sums of a plan, and the table of what is published exactly. No record."""
+        found = [
+            PublicFile(
+                name=each.file,
+                kind="table",
+                columns=(*each.variables, *COLUMNS),
+                words=f"{each.title}, with noise; {each.in_bounds}",
+            )
+            for each in (() if plan is None else plan.measures)
+            if each.added_up is not None
+        ]
+        if exact := self.exact_margins.values():
+            words = "the counts that are published exactly"
+            columns = ("table", *dict.fromkeys(name for by in exact for name in by), "count")
+            found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
+        return found
+
+    def reading_tables(self, plan: NoisePlan) -> list[str]:
+        """Return what a reader of the tables must know, from public facts alone."""
+        exact = self.keep or self.inner is not None
+        lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if exact else []
+        sums = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
+        bounded = " (of a sum: that of the bounded values)" if sums else ""
+        if self.inner is not None:
+            lines.append(
+                f"True numbers are here those after {self.inner.title}, which is not undone: it draws tables that "
+                "cross exchanged with held variables towards independence."
+            )
+        lines += [
+            f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; "
+            f"`variance` is the variance of the noise. From `low` to `high` is an interval of {plan.percent} by the "
+            f"exact law of the noise: at least so often the true number{bounded} lies in it.",
+            *sums,
+            "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average "
+            "as the numbers stand; cutting at 0 first would make them too large.",
+        ]
+        if self.persons is not None and plan.releases["persons"]:
+            lines.append(
+                f"Of a household at most {self.persons} persons are counted, so tables of persons are too small where "
+                "households are larger."
+            )
+        return [*lines, *([f"{plan.after}."] if plan.after else [])]
+
+    def typical_errors(self, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+        """Return the noise of each table, by its law: the same for counts of every size.
+
+        What was cut before the noise was added, persons of large households or values beyond bounds, is not known.
+        """
+        return [
+            Typical(
+                table=each.title, cells=each.cells, error=each.deviation,
+                within=each.cell.half_width(Fraction(9, 10)), at_least=not each.of_records or each.doubled,
+            )
+            for each in sorted(plan.measures, key=lambda each: -each.cells)
+        ]  # fmt: skip
+
+    def sections(self, plan: NoisePlan) -> list[Section]:
+        """Return the sections on noise, on intervals by size of a count, and on the bias of what came afterwards."""
+        letter = plan.specification.output_premetric.parameter.removesuffix("2")
+        widths = {each.title: plan.width(each) for each in plan.measures}
+        header = ("table", "cells", "noise", letter, "standard deviation", f"{plan.percent} interval")
+        rows = tuple(
+            (m.title, m.cells, m.noise_in_words, exact(m.loss).shown(), f"{m.deviation:.4g}", f"±{widths[m.title]:,}")
+            for m in plan.measures
+        )
+        sizes = [size for size in _SIZES if size]
+        relative = Grid(
+            header=("table", *(f"count of {size:,}" for size in sizes)),
+            rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
+        )
+        relation = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
+        also = [plan.also_promised] if plan.also_promised else []
+        grid = Grid(header=header, rows=rows)
+        noise: tuple[Block, ...] = (
+            self.in_words,
+            relation,
+            *also,
+            grid,
+            "Half-width of the interval, by the true count:",
+        )
+        cut = [f"Of {each.title} {each.in_bounds}." for each in plan.measures if each.in_bounds]
+        found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
+        if self.nonnegative:
+            counts = [each for each in plan.measures if each.added_up is None]
+            bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
+            words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
+            least = " (for consistent numbers less: as of a normal error of their own variance)" * self.consistent
+            grid = Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)
+            found.append(Section(title="After the noise", blocks=(f"{words}{least}:", grid)))
+        return found
+
+    # ---- small files, for audits
+
+    def _units(self) -> tuple[list[str], list[str], list[Any]]:
+        """Return variables, columns of sums, and the units of small files; a variable has two values there.
+
+        Of a column that is added up the bounds decide. A household has no persons, as many alike as count, or one more.
+        """
+        variables = [*self.coded_columns]
+        bounds: dict[str, tuple[int, int]] = {}
+        for each in self.sums:
+            low, high = bounds.get(each.column, (each.low, each.high))
+            bounds[each.column] = (min(low, each.low), max(high, each.high))
+        records: list[Any] = [*product(*([0, 1] for _ in variables), *bounds.values())]
+        if self.persons is not None:
+            large = (records[0],) * self.persons + (records[-1],)
+            records = [(), *((each,) * self.persons for each in records), large]
+        return variables, [*bounds], records
+
+    def law(self, dataset: Any) -> OutputLaw:
+        """Return the exact law of all tables of a small file: its numbers, each with its own integer noise."""
+        if self.inner is not None:
+            return self._swapped_law(dataset)
+        variables, added, _ = self._units()
+        people = dataset
+        if self.persons is not None:
+            people = [person for unit in dataset for person in counted_persons(unit, most=self.persons)]
+        centre: list[int] = []
+        noises: list[Noise] = []
+        fixed: list[list[int]] = []
+        for each in self.measures(of_persons=[*variables, *added] if self.persons is not None else ()):
+            places = [variables.index(name) for name in each.variables]
+            cells = [*product((0, 1), repeat=len(places))]
+            for margin in each.kept:
+                key = [place for place, name in enumerate(each.variables) if name in margin]
+                groups: dict[Hashable, list[int]] = {}
+                for number, cell in enumerate(cells, start=len(centre)):
+                    groups.setdefault(tuple(cell[place] for place in key), []).append(number)
+                fixed += groups.values()
+            for cell in cells:
+                inside = [person for person in people if tuple(person[place] for place in places) == cell]
+                centre.append(_added(inside, each.added_up, len(variables) + added.index(each.added_up.column)) if
+                              each.added_up else len(inside))  # fmt: skip
+                noises.append(each.cell.noise)
+        return ShiftLaw(centre, noises, fixed=fixed)
+
+    def _swapped_law(self, dataset: Any) -> Law:
+        """Return the law of tables of a swapped file of one stratum, its records pairs of a held and a swapped value.
+
+        Each noisy count is cut to 0..n, which loses nothing: of all counts below 0, or above n, the likelihoods under
+        different files have the same ratios. Its noise has the smallest rational decay just above that of the release.
+        """
+        assert self.inner is not None
+        swap, records = self.swapped, [*dataset]
+        assert swap is not None
+        tables = []
+        for each in self.measures():
+            hold = _HOLD if {*each.variables} - {*swap.of, *swap.within} else (None,)
+            own = _SWAP if {*each.variables} & {*swap.of} else (None,)
+            tables.append(([*product(hold, own)], decay_for(exact(each.loss / each.one))))
+        outcomes: dict[Hashable, Fraction] = {}
+        inner: Any = self.inner.law(records)
+        for rows, chance in inner.probabilities.items():
+            found: dict[tuple[int, ...], Fraction] = {(): chance}
+            for cells, decay in tables:
+                for cell in cells:
+                    count = sum(all(want in (None, has) for want, has in zip(cell, row, strict=True)) for row in rows)
+                    noisy = truncated_geometric(count, most=len(records), decay=decay)
+                    found = {(*o, z): p * q for (o, p), (z, q) in product(found.items(), enumerate(noisy))}
+            for outcome, p in found.items():
+                outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + p
+        return Law(outcomes)
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return small files: of one unit, of two, of three, that agree on what is kept."""
+        if self.inner is not None:  # of one stratum, with two held and two swapped values
+            most = 3 if len(self.wanted) == 1 else 2
+            return [[*combinations_with_replacement([*product(_HOLD, _SWAP)], n)] for n in range(1, most + 1)]
+        variables, _, records = self._units()
+        kept = [[variables.index(name) for name in by] for by in self.margins.values()]
+        found = []
+        for count in (1, 2, 3):
+            files_of = [*combinations_with_replacement(records, count)]
+            if count > 1 and len(files_of) > _MOST:
+                break
+            groups: dict[Hashable, list[Hashable]] = {}
+            for file in files_of:
+                margins = tuple(tuple(sorted(tuple(row[place] for place in by) for row in file)) for by in kept)
+                groups.setdefault(margins, []).append(file)
+            found += [group for group in groups.values() if len(group) > 1]
+        return found
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a small file."""
+        variables, added, _ = self._units()
+        columns = [*variables, *added]
+        return self.specification(
+            self.measures(of_persons=columns if self.persons is not None else ()), name="small", columns=columns
+        )
+
+
+def _added(people: Sequence[Any], added_up: Sum, place: int) -> int:
+    return sum(min(max(person[place], added_up.low), added_up.high) for person in people)
+
+
+def truncated_geometric(count: int, *, most: int, decay: Fraction) -> list[Fraction]:
+    """Return the chances of 0..``most`` for a count with geometric noise, cut to these: ln(1/decay) is lost per unit.
+
+    >>> [str(p) for p in truncated_geometric(0, most=2, decay=Fraction(1, 5))]
+    ['5/6', '2/15', '1/30']
+    """
+    inner, ends = (1 - decay) / (1 + decay), 1 / (1 + decay)  # what falls beyond the ends is added to them
+    return [(inner if 0 < value < most else ends) * decay ** abs(value - count) for value in range(most + 1)]
+
+
+def decay_for(loss: Exact) -> Fraction:
+    """Return exp(-loss), or the fraction of smallest denominator a little above it: at most a millionth is given away.
+
+    >>> from stirred.spec.exact import ln
+    >>> decay_for(ln(5)), decay_for(exact("1/4"))
+    (Fraction(1, 5), Fraction(3468, 4453))
+    """
+    if loss.is_infinite or loss < exact(_LEAST):
+        hides = "nothing" if loss.is_infinite else "everything"
+        what = f"noise with a loss of {loss.shown()} for each unit of a count hides {hides}"
+        remedy = f"write a loss above 0 and not infinite, from {float(_LEAST):g} for each unit"
+        raise wrong_setting(what, where="noise", remedy=remedy)
+    sought = exp(-loss)
+    if sought.is_rational:
+        return sought.rational
+    least = Fraction(sought.enclose(_DIGITS).high)
+    return _simplest_between(least, Fraction(exp(-loss * (1 - _GIVEN_AWAY)).enclose(_DIGITS).low))
+
+
+def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
+    """Return the fraction of smallest denominator from ``low`` to ``high``, by their continued fractions."""
+    whole = low.numerator // low.denominator
+    if low == whole:
+        return Fraction(whole)
+    if whole + 1 <= high:
+        return Fraction(whole + 1)
+    return whole + 1 / _simplest_between(1 / (high - whole), 1 / (low - whole))

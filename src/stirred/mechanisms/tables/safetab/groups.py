@@ -24,11 +24,17 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan, counted, listed
+from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Names, PublicTable, TableFile
 from stirred.mechanisms.tables.budgets import REFERENCE, BudgetPart, Region
 from stirred.mechanisms.tables.query import TEXT, Columns, Query, in_order, schema_of
-from stirred.mechanisms.tables.tabulator import Tabulator, TabulatorSettings, missing_columns, with_intervals
+from stirred.mechanisms.tables.tabulator import (
+    Tabulator,
+    TabulatorSettings,
+    missing_columns,
+    undeclared,
+    with_intervals,
+)
 from stirred.spec.problems import Problem
 
 Ints = npt.NDArray[np.int64]
@@ -414,15 +420,8 @@ class SafeTab(Tabulator):
             yield from problems
             return
         known = {self.block: known_blocks[self.block], **self._values}
-        for name, values in known.items():
-            column = frame[name].cast(pl.String)
-            if rows := (~column.is_in(values.implode()).fill_null(value=False)).arg_true().to_list():
-                yield Problem(
-                    what=f"a value is missing or was not declared ({counted(rows)})",
-                    public="a value is missing or was not declared",
-                    where=f'{where} "{name}"',
-                    remedy="correct the file, or declare the value in the table of blocks or in the budget",
-                )
+        remedy = "correct the file, or declare the value in the table of blocks or in the budget"
+        yield from undeclared(frame, known, where=where, what="value", remedy=remedy)
         codes = groups["codes"].explode()
         coded = [pl.col(name).cast(pl.String).is_in(codes.implode()).any() for name in (*self.races, self.ethnicity)]
         if not frame.select(pl.any_horizontal(coded)).item():

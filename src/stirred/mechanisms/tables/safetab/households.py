@@ -14,7 +14,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.tables.budgets import BudgetFile, BudgetPart, GroupsBudget
-from stirred.mechanisms.tables.query import COUNTED, TEXT, Ask, Columns, Query
+from stirred.mechanisms.tables.query import COUNTED, TEXT, Columns, Query, TableAnswers
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -194,7 +194,7 @@ class SafeTabH(SafeTab):
         order = np.argsort(group)
         return group[order], reached[order]
 
-    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: TableAnswers, progress: Progress) -> dict[str, pl.DataFrame]:
         records, found = self.records(data.households), {name: list[pl.DataFrame]() for name in self.columns}
         for number, (part, query) in enumerate(zip(self.parts, self.measured, strict=True)):
             progress("count", number, len(self.parts))

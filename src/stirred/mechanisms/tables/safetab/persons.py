@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
 from stirred.mechanisms.tables.budgets import Amount, BudgetFile, BudgetPart, Edges, GroupsBudget, once
-from stirred.mechanisms.tables.query import COUNTED, DECIMAL, INTERVAL, TEXT, WHOLE, Ask, Columns, Query
+from stirred.mechanisms.tables.query import COUNTED, DECIMAL, INTERVAL, TEXT, WHOLE, Columns, Query, TableAnswers
 from stirred.mechanisms.tables.safetab.groups import (
     GROUP,
     CellLevel,
@@ -176,7 +176,7 @@ class SafeTabP(SafeTab):
         age = frame[self.age].cast(pl.String).cast(pl.Int64).to_numpy()
         return {"t2": sex * (budget.top_age + 1) + age}
 
-    def answered(self, data: Microdata, plan: Any, ask: Ask, progress: Progress) -> dict[str, pl.DataFrame]:
+    def answered(self, data: Microdata, plan: Any, ask: TableAnswers, progress: Progress) -> dict[str, pl.DataFrame]:
         records, budget, levels = self.records(data.households), self.spent, self._levels
         found: dict[str, list[pl.DataFrame]] = {"t1": [], "t2": []}
         for number, part in enumerate(self.parts):
@@ -228,7 +228,7 @@ class SafeTabP(SafeTab):
 
 
 def first_stage(
-    counter: Counter, part: BudgetPart, queries: StageQueries, *, above: int | None, ask: Ask
+    counter: Counter, part: BudgetPart, queries: StageQueries, *, above: int | None, ask: TableAnswers
 ) -> ChosenGroups:
     """Ask for the first total of every group of the domain, empty ones too, and a second one where it reaches nothing.
 
@@ -278,7 +278,7 @@ def second_stage(
     kept: ChosenGroups,
     levels: Sequence[CellLevel],
     *,
-    ask: Ask,
+    ask: TableAnswers,
 ) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """Ask for the tables of the groups that reach a threshold, and return the totals of all groups and these tables."""
     total, cells = kept.total.copy(), np.ones(kept.group.size, dtype=np.int64)

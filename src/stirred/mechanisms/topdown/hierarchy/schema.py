@@ -79,25 +79,6 @@ class MarginalQuery:
     def size(self) -> int:
         return prod(self.shape)
 
-    def answer(self, histograms: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the answers for histograms (areas, cells), as (areas, cells of the query).
-
-        >>> sex = Attribute(name="sex", codes=("m", "f"))
-        >>> old = Attribute(name="old", codes=("n", "y"))
-        >>> Schema(name="toy", attributes=(sex, old)).query("old").answer(np.array([[1, 2, 3, 4]])).tolist()
-        [[4, 6]]
-        """
-        found = histograms.reshape(-1, *(len(each) for each in self.groups))
-        for axis, (groups, size) in enumerate(zip(self.groups, self.shape, strict=True), start=1):
-            if size == 1:
-                found = found.sum(axis=axis, keepdims=True)
-            elif size < len(groups):
-                parts = [
-                    found.take([c for c, g in enumerate(groups) if g == n], axis=axis).sum(axis) for n in range(size)
-                ]
-                found = np.stack(parts, axis=axis)
-        return found.reshape(histograms.shape[0], self.size)
-
     @property
     def cell_of(self) -> Places:
         """Return for each cell of the histogram the cell of the query that counts it."""

@@ -14,9 +14,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries, Integers, Whole
 from stirred.mechanisms.topdown.hierarchy.schema import Schema
-from stirred.mechanisms.topdown.hierarchy.tree import Constraint, GroupTotal, Level, Tree
+from stirred.mechanisms.topdown.hierarchy.tree import (
+    Constraint,
+    Counts,
+    Entries,
+    GroupTotal,
+    Integers,
+    Level,
+    Tree,
+    Whole,
+)
 
 _SHOWN = 5
 

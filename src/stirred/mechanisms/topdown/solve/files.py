@@ -14,12 +14,12 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Schema
-from stirred.mechanisms.topdown.hierarchy.tree import Answers, GroupTotal, Level, Tree, groups_inside
+from stirred.mechanisms.topdown.hierarchy.tree import Answers, Counts, GroupTotal, Level, Tree, groups_inside
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.solve.parent import SolverReport
-from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, replacing, solve
+from stirred.mechanisms.topdown.solve.problem import METHODS
+from stirred.mechanisms.topdown.solve.tree import Shards, SolveOptions, TreeCounts, replacing, solve
 
 COUNTS: Final = "counts.parquet"
 CERTIFICATE: Final = "certificate.json"
@@ -199,7 +199,7 @@ def compile_kernels() -> None:
         codes = tuple(f"{area:0{depth}b}" if depth else "" for area in range(areas))
         levels.append(Level(name=f"L{depth}", geocodes=codes, parent=np.arange(areas) // 2, answers=(noisy,)))
     tree = Tree(schema=schema, levels=tuple(levels))
-    for _ in solve(lambda: [tree], SolveOptions(arm=ARMS["default"])):
+    for _ in solve(lambda: [tree], SolveOptions(method=METHODS["default"])):
         pass
 
 

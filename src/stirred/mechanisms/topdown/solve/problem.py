@@ -12,7 +12,7 @@ partition this is all there is to know. Where totals of children are fixed as we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -488,3 +488,13 @@ class SolverMethod:
         finest = max(level.answers, key=lambda each: each.query.size)
         total = [each for each in level.answers if each.query.size == 1]
         return bool(total and np.median(total[0].precision) >= np.median(finest.precision))
+
+
+METHODS: Final[Mapping[str, SolverMethod]] = {
+    method.name: method
+    for method in (
+        SolverMethod(name="default"),
+        SolverMethod(name="blue", pre_rounded=2, totals_first=True),
+        SolverMethod(name="bureau", bottom_up=False, pre_rounded=1, totals_first=True),
+    )
+}

@@ -27,11 +27,11 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.blas import one_blas_thread
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.topdown.hierarchy.counts import Counts
 from stirred.mechanisms.topdown.hierarchy.least_squares import LevelEstimates, SubspaceModel, UpwardPass, at, upward
 from stirred.mechanisms.topdown.hierarchy.schema import MarginalQuery
 from stirred.mechanisms.topdown.hierarchy.tree import (
     Answers,
+    Counts,
     GroupTotal,
     Level,
     Shard,
@@ -79,27 +79,14 @@ _REMEMBERED: Final = 1 << 29  # bytes of objectives that are kept between the tw
 _AT_ONCE: Final = 16  # parents that a thread takes together
 
 
-# ---- how is solved ----------------------------------------------------------------------------------------
-
-
-ARMS: Final[Mapping[str, SolverMethod]] = {
-    arm.name: arm
-    for arm in (
-        SolverMethod(name="default"),
-        SolverMethod(name="blue", pre_rounded=2, totals_first=True),
-        SolverMethod(name="bureau", bottom_up=False, pre_rounded=1, totals_first=True),
-    )
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveOptions:
-    """How to solve: the arm, known totals of groups of areas, where and on how many threads.
+    """How to solve: the method, known totals of groups of areas, where and on how many threads.
 
     Shards run on ``engine``, or else on the threads that areas above them have too.
     """
 
-    arm: SolverMethod
+    method: SolverMethod
     groups: tuple[GroupTotal, ...] = ()
     threads: int = 1
     engine: Engine | None = None
@@ -203,7 +190,7 @@ class Strategy:
             if each.level not in pattern:
                 what = f"totals are given for the level '{each.level}', which is not there"
                 raise bad_plan(what, where="totals", remedy="")
-        first, depth = options.arm.settles_totals, len(pattern)
+        first, depth = options.method.settles_totals, len(pattern)
         return cls(
             options=options,
             rules=rules,
@@ -239,7 +226,7 @@ class Strategy:
     def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates | Level] | None = None) -> list[Objective]:
         """Return the objectives of all levels above the leaves; note in ``beneath`` what a shard says of its top."""
         names, code = tree.names[:-1] or tree.names, tree.levels[0].geocodes[0]
-        if not self.options.arm.bottom_up:
+        if not self.options.method.bottom_up:
             levels = inherited(tree.levels)[: len(names)]
             if beneath is not None:
                 beneath[code] = levels[0]
@@ -255,7 +242,7 @@ class Strategy:
     @one_blas_thread()
     def upper_objectives(self, top: Tree, beneath: Mapping[str, LevelEstimates | Level]) -> list[Objective]:
         """Return the objectives of the areas above shards, given what the shards say of their tops."""
-        if self.options.arm.bottom_up:
+        if self.options.method.bottom_up:
             known = {code: each for code, each in beneath.items() if isinstance(each, LevelEstimates)}
             up = upward(self.model, regrouped(self._without_margin(top), self._groups_in(top)), beneath=known)
             return self._bottom_up(up, top.names)
@@ -266,7 +253,7 @@ class Strategy:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         by_level = [estimates for estimates in up.by_level if estimates.level.name in names]
         found = [bottom_up_objective(self.rules.grid, estimates) for estimates in by_level]
-        if not self.options.arm.totals_first and names[0] == self.names[0] and self.rules.margin is None:
+        if not self.options.method.totals_first and names[0] == self.names[0] and self.rules.margin is None:
             found[0] = replace(found[0], margins=margins_of(self.rules.grid, by_level[0], self.measured))
         return found
 
@@ -274,7 +261,9 @@ class Strategy:
         """Return the objectives of levels from their own measurements; refuse a very top that has none."""
         top = levels[0]
         if top.name == self.names[0] and not any(np.isfinite(each.variance).any() for each in top.answers):
-            what = f"the arm '{self.options.arm.name}' uses the measurements of each level alone, and the top has none"
+            what = (
+                f"the arm '{self.options.method.name}' uses the measurements of each level alone, and the top has none"
+            )
             raise bad_plan(what, where="arm", remedy="use the arm 'default', or give measurements of the top")
         return [own_objective(self.rules.grid, level) for level in levels]
 
@@ -304,7 +293,7 @@ class Strategy:
             rules=self.rules,
             objective=objective,
             limits=limits,
-            method=self.options.arm,
+            method=self.options.method,
             totals_first=level.name in self.totals_first,
             group=group,
             group_total=np.array(group_total, dtype=np.int64),
@@ -419,7 +408,7 @@ class _ShardTask:
         place, tree = numbered[0], _usable(numbered[1])
         found: dict[str, LevelEstimates | Level] = {}
         limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, found)
-        if self.strategy.options.arm.bottom_up:  # others are made in no time
+        if self.strategy.options.method.bottom_up:  # others are made in no time
             self.remembered.keep(place, objectives)
         return limits.take(slice(0, 1)), found
 

@@ -13,9 +13,9 @@ import polars as pl
 
 from stirred.data.codes import encode
 from stirred.data.columns import select
-from stirred.data.exposed import SUMS, with_persons
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
+from stirred.data.uniqueness import SUMS, with_persons
 from stirred.randomness.entropy import Entropy
 from stirred.risk.areas import AREAS, RECORDS, Progress, reconstruct_areas
 from stirred.risk.attackers import PERSON, AttackerColumns

@@ -1,7 +1,8 @@
-"""What is published without noise, and earlier counts that records agree with; all checked before noise is drawn.
+"""What the confidential files hold: counts by area and cell, and what is published of them without noise.
 
 Totals, structural zeros and bounds by facilities are functions of invariants: totals of records, and numbers of
-facilities in each leaf. A file that keeps all rules shows that they can be kept together.
+facilities in each leaf. A file that keeps all rules shows that they can be kept together. All is checked before noise
+is drawn.
 
 A later, more detailed release can agree with one already published: H(Z) = P in every area. P is public: the counts
 of an earlier release, cell by cell in every leaf. H adds the cells of the later schema up to those of the earlier one.
@@ -12,28 +13,216 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.data.columns import Columns, select
+from stirred.data.frames import read_given
+from stirred.data.household_rows import Rows, household_rows
+from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
-from stirred.mechanisms.protocol import ReleasedTable
-from stirred.mechanisms.topdown.hierarchy.counts import Counts, Entries, Integers
-from stirred.mechanisms.topdown.hierarchy.schema import Attribute, MarginalQuery, Schema
-from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Sign, blocks
-from stirred.mechanisms.topdown.settings import CountSettings
+from stirred.mechanisms.topdown.hierarchy.schema import Attribute, Cells, MarginalQuery, Schema, code_places
+from stirred.mechanisms.topdown.hierarchy.tree import AGREES, NO_BOUND, Counts, Entries, Integers, Sign, blocks
+from stirred.mechanisms.topdown.settings import UNITS, CountSettings, RecordKind, TopDownDesign, collected
 from stirred.mechanisms.topdown.solve.problem import coarsens
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.spec.compose import compose
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError, placed
-from stirred.spec.specification import Specification
 
 _AT_ONCE: Final = 1 << 14
 _SHOWN: Final = 3
+_WHERE: Final = "agrees_with"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordFile:
+    """The records of one kind in the confidential files; persons have the columns of their household as well."""
+
+    data: Microdata
+    of_units: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Say whether these are the records of the first file: units, or persons that have one file."""
+        return self.of_units or self.data.persons is None
+
+    @property
+    def own(self) -> Columns:
+        return self.data.households if self.alone or self.data.persons is None else self.data.persons
+
+    @property
+    def source(self) -> str:
+        return self.data.household_source if self.alone else self.data.person_source
+
+    @cached_property
+    def home(self) -> Rows:
+        return household_rows(self.data)
+
+    def missing(self, names: Sequence[str]) -> Iterator[Problem]:
+        there = [*dict.fromkeys((*self.own.columns, *self.data.households.columns))]
+        for name in names:
+            if name not in there:
+                yield missing_column(name, there, where=self.source, role="a level or an attribute")
+
+    def leaves(self, spine: Spine) -> Cells:
+        """Return the leaf of each record; persons of a household live where it does."""
+        homes, home = self.data.households, None if self.alone else self.home  # where a person has none is refused
+        if home is None or any(name not in homes.columns for name in spine.leaves.columns):
+            return spine.leaf_of(self.own, source=self.source)
+        return spine.leaf_of(homes, source=self.data.household_source)[home]
+
+    def places(self, attribute: Attribute, name: str) -> Cells:
+        if name in self.own.columns:
+            return code_places(self.own[name], attribute, source=self.source)
+        return code_places(self.data.households[name], attribute, source=self.data.household_source)[self.home]
+
+    def cells(self, kind: RecordKind) -> Cells:
+        """Return the cell of each record; all codes that were not declared are refused at once."""
+        problems: list[Problem] = []
+        cells = np.zeros(self.own.height, dtype=np.int32)
+        for attribute, name in zip(kind.schema.attributes, kind.columns, strict=True):
+            if (place := collected(problems, partial(self.places, attribute, name))) is not None:
+                cells *= attribute.size
+                cells += place
+        if problems:
+            raise DataError(problems)
+        return cells
+
+
+def check_columns(design: TopDownDesign, data: Microdata) -> None:
+    """Raise all columns that settings name and files lack; nothing is computed."""
+    own, of_units = design.columns
+    problems = [*RecordFile(data=data).missing(own)]
+    if of_units and data.persons is None:
+        remedy = "give two files under [data]: households (all housing units) and persons"
+        problems.append(Problem(what="there is no file of housing units", where="units", remedy=remedy))
+    elif of_units:
+        problems += RecordFile(data=data, of_units=True).missing(of_units)
+    if problems:
+        raise PlanError(dict.fromkeys(problems))
+
+
+def spine_of(design: TopDownDesign, data: Microdata, areas: pl.DataFrame | None) -> tuple[Spine, bool]:
+    """Return the areas, and whether which of them exist was read off a file that does not publish that.
+
+    The list is that of ``areas``, or the file ``areas`` of the settings; otherwise areas with a record are taken.
+    """
+    settings, names = design.settings, design.settings.places
+    if areas is None and settings.areas is not None:
+        areas = read_given(Path(settings.areas))
+    if areas is not None and (absent := [name for name in names if name not in areas.columns]):
+        where = settings.areas or "areas"
+        raise PlanError(missing_column(name, areas.columns, where=where, role="a level") for name in absent)
+    of_units = data.persons is not None and all(name in data.households.columns for name in names)
+    table = select(RecordFile(data=data, of_units=of_units).own if areas is None else areas, names)
+    if settings.geocode is not None:
+        spine = Spine.of_geocodes(
+            table, settings.geocode, widths=settings.widths, names=design.names, bypass=settings.bypass
+        )
+    else:
+        spine = Spine.of_columns(table, settings.levels, names=design.names, bypass=settings.bypass)
+    # Where the number of units in every leaf is published, so is which leaves have any.
+    units, leaf = settings.units, len(design.names) - 1
+    published = of_units and ((units is not None and leaf in design.depths(units)) or settings.facilities is not None)
+    # A list names each area once. One that repeats them, or is the file itself, is made of records.
+    sources = {Path(each).resolve() for each in (data.household_source, data.person_source)}
+    of_records = areas is not None and (
+        table.is_duplicated().any() or (settings.areas is not None and Path(settings.areas).resolve() in sources)
+    )
+    return spine, (areas is None or of_records) and not published
+
+
+def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Population]:
+    """Return what is measured, with its rules, all checked against the file before any noise is drawn."""
+    found: list[Population] = []
+    problems: list[Problem] = []
+    for kind in design.kinds:
+        own, schema, of_units = kind.settings, kind.schema, kind.name == UNITS
+        file = RecordFile(data=data, of_units=of_units)
+        try:
+            counts = Counts.of(file.leaves(spine), file.cells(kind), areas=spine.areas(spine.depth - 1))
+        except StirredError as error:
+            problems += error.problems
+            continue
+        rules = [zeros(schema, zero, spine) for zero in own.zeros]
+        if depths := design.depths(own):
+            rules.insert(0, totals(counts, schema, depths))
+        if design.settings.facilities is not None and not of_units:
+            rules += collected(problems, lambda: [*_by_facilities(design, data, spine)]) or ()
+        problems += broken(counts, schema, rules, spine, unit=kind.unit)
+        earlier = collected(problems, partial(agreement, own, schema, spine))
+        if earlier is not None:
+            rules.append(earlier)
+            problems += disagreements(schema, rules, spine, unit=kind.unit)
+        found.append(
+            Population(
+                name=kind.name,
+                settings=own,
+                schema=schema,
+                shares=kind.shares,
+                spine=spine,
+                counts=counts,
+                rules=tuple(rules),
+                noise=areas_by_noise(kind, spine),
+            )
+        )
+    if problems:
+        raise DataError(dict.fromkeys(problems))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Population(RecordKind):
+    """One kind of record with its areas, its counts and what is known of them."""
+
+    spine: Spine
+    counts: Counts  # of the leaves
+    rules: tuple[Rule, ...] = ()
+    noise: Mapping[tuple[str, str, str], int]  # how many areas have it, by level, query and variance parameter
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers are drawn."""
+        return sum(many * self.queries[query].size for (_, query, _), many in self.noise.items())
+
+    def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
+        return self.spine.counts(self.counts, depth, areas).answers(query)
+
+
+NoisyQuery = tuple[MarginalQuery, dict[int, Fraction]]  # with variance parameters by the level that has the budget
+
+
+def noisy_queries(kind: RecordKind, spine: Spine, depth: int) -> Iterator[NoisyQuery]:
+    """Yield what is measured at a level."""
+    names, shares = spine.names, kind.shares
+    for name in shares.measured(names[depth]):
+        query = kind.schema.query(name)
+        found = {s: shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
+        yield query, {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
+
+
+def areas_by_noise(kind: RecordKind, spine: Spine) -> dict[tuple[str, str, str], int]:
+    """Return how many areas each level, query and variance parameter has: what an audit of the files looks for."""
+    found: dict[tuple[str, str, str], int] = {}
+    for depth, level in enumerate(spine.names):
+        carried = spine.carried(depth, range(spine.areas(depth)), idle=kind.shares.idle)
+        since, areas = (each.tolist() for each in np.unique(carried, return_counts=True))
+        for query, sigma2 in noisy_queries(kind, spine, depth):
+            for first, many in zip(since, areas, strict=True):
+                if first in sigma2:
+                    key = (level, f"{query.name}_dpq", f"{sigma2[first].numerator}/{sigma2[first].denominator}")
+                    found[key] = found.get(key, 0) + many
+    return found
+
+
+# ---- what is known exactly --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,27 +269,6 @@ def zeros(schema: Schema, when: Mapping[str, Sequence[str]], spine: Spine) -> Ru
     return Rule(name=f"{'_'.join(when)}_0_con", query=query, sign="<=", depths=depths, plus=bound.reshape(-1))
 
 
-def by_facilities(
-    schema: Schema, facilities: Counts, *, own: Schema, most: int, empty: Sequence[str], spine: Spine
-) -> tuple[Rule, Rule]:
-    """Return that a facility has somebody in it, and at most so many; those of ``empty`` codes may have nobody."""
-    (attribute,) = own.attributes
-    least = np.array([code not in empty for code in attribute.codes], dtype=np.int64)
-
-    def rule(bound: str, sign: Sign, times: int | Integers) -> Rule:
-        return Rule(
-            name=f"{attribute.name}_total_{bound}_con",
-            query=schema.query(attribute.name),
-            sign=sign,
-            depths=tuple(range(spine.depth)),
-            source=facilities,
-            source_query=own.query(attribute.name),
-            times=times,
-        )
-
-    return rule("lb", ">=", least), rule("ub", "<=", most)
-
-
 def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, *, unit: str) -> Iterator[Problem]:
     """Yield the rules that the file itself does not keep; what holds in every leaf holds above."""
     leaf = spine.depth - 1
@@ -127,25 +295,29 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
             )
 
 
-_WHERE: Final = "agrees_with"
+def _by_facilities(design: TopDownDesign, data: Microdata, spine: Spine) -> Iterator[Rule]:
+    """Yield that a facility has somebody in it, and at most so many; those of ``empty`` codes may have nobody."""
+    given = design.settings.facilities
+    assert given is not None
+    attribute = next(each for each in design.persons.schema.attributes if each.name == given.attribute)
+    own = Schema(name="facilities", attributes=(Attribute(name=attribute.name, codes=attribute.codes),))
+    file = RecordFile(data=data, of_units=True)
+    counts = Counts.of(file.leaves(spine), file.places(attribute, given.column), areas=spine.areas(spine.depth - 1))
+    least = np.array([code not in given.empty for code in attribute.codes], dtype=np.int64)
+    signs: tuple[tuple[str, Sign, int | Integers], ...] = (("lb", ">=", least), ("ub", "<=", given.most))
+    for bound, sign, times in signs:
+        yield Rule(
+            name=f"{attribute.name}_total_{bound}_con",
+            query=design.persons.schema.query(attribute.name),
+            sign=sign,
+            depths=tuple(range(spine.depth)),
+            source=counts,
+            source_query=own.query(attribute.name),
+            times=times,
+        )
 
 
-def with_earlier(own: Specification, earlier: Sequence[ReleasedTable]) -> Specification:
-    """Return the promise of this draw together with those of earlier releases, whose counts are published again."""
-    promises = [table.promise for table in earlier if table.promise is not None]
-    if not promises:
-        return own
-    try:
-        both = compose([own, *promises]).specification
-    except StirredError as error:
-        raise PlanError(
-            replace(problem, what=f"it cannot be put together with this release: {problem.what}", where=_WHERE)
-            for problem in error.problems
-        ) from None
-    losses = [
-        f"the loss is that of this draw ({own.budget_text}) and of an earlier release: {t.named}" for t in earlier
-    ]
-    return replace(both, assumptions=(*both.assumptions, *losses))
+# ---- an earlier release -----------------------------------------------------------------------------------
 
 
 def agreement(settings: CountSettings, schema: Schema, spine: Spine) -> Rule | None:

@@ -1,7 +1,9 @@
-"""A process of its own for work that may end the process that does it: damaged files, and the engine of charts.
+"""A child process for work that may end the process that does it: damaged Parquet files, and the engine of charts.
 
 The child is started when it is first asked, answers one question after another, and is started again if it died. It
-leaves no core dump: its memory may hold confidential values.
+leaves no core dump: its memory may hold confidential values. A reader of Parquet trusts lengths that the file states: a
+wrong one can make it panic, or end the whole process without an exception that could be caught. A pool of processes
+would not do: spawned ones run a user's script again, and forked ones are unsafe with polars.
 """
 
 from __future__ import annotations
@@ -14,22 +16,24 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 # The child finds the packages where this process found them, whatever the folder it is started in.
-_CHILD: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from stirred.data.apart import serve; serve()"
+_CHILD: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from stirred.data.child import serve; serve()"
 
 
 class DiedError(Exception):
     """The child ended, or did not answer in time; the message says which."""
 
 
-class Apart:
+class ChildProcess:
     """A child process that calls functions of ours, named ``module:function``, on JSON and returns JSON.
 
-    >>> apart.ask("stirred.spec.spelling:near", ["rat", ["rate", "unit"]])
+    >>> child.ask("stirred.spec.spelling:near", ["rat", ["rate", "unit"]])
     'rate'
     """
 
@@ -120,6 +124,79 @@ def serve() -> None:
             text = text[os.write(out, text) :]
 
 
-apart = Apart()
+child = ChildProcess()
 """The one child of this process."""
-atexit.register(apart.close)
+atexit.register(child.close)
+
+
+# ---- trying files of others ----------------------------------------------------------------------------------------
+
+_READS: Final = "stirred.data.child:reason"
+_SECONDS: Final = 60.0  # for any file,
+_BYTES_A_SECOND: Final = 5_000_000  # and for what is in it
+# A small file can state rows without end: of one value a billion times nothing is stored but the number.
+_BOMB: Final = "it swells in memory"
+_SWELLS: Final = 1000
+_BYTES: Final = {
+    "Null": 0,
+    **dict.fromkeys(("Int8", "UInt8", "Boolean"), 1),
+    **dict.fromkeys(("Int16", "UInt16"), 2),
+    **dict.fromkeys(("Int32", "UInt32", "Float32", "Date"), 4),
+    **dict.fromkeys(("Int64", "UInt64", "Float64"), 8),
+}
+
+
+def memory() -> int:
+    """Return how many bytes of memory this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def parquet_below(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder, in order, without links."""
+    return [path for path in sorted(folder.rglob("*.parquet")) if path.is_file() and not path.is_symlink()]
+
+
+def unreadable_parquet(files: Sequence[Path], *, only_deadly: bool = False) -> dict[Path, str]:
+    """Return why each of these Parquet files cannot be read, tried in a process of its own; nothing for the others.
+
+    If the process dies, the file at which it died is the reason, and another process goes on with the next.
+    ``only_deadly`` leaves out the files whose reader says what is wrong.
+    """
+    reasons = {}
+    for path in files:
+        why = None
+        patience = _SECONDS + path.stat().st_size / _BYTES_A_SECOND
+        try:
+            said = child.ask(_READS, [str(path.absolute())], seconds=patience)
+            why = None if only_deadly and not str(said).startswith(_BOMB) else said
+        except DiedError as died:
+            why = str(died)
+        if why is not None:
+            reasons[path] = why
+    return reasons
+
+
+def reason(path: str) -> str | None:
+    """Return why a Parquet file cannot be read: its columns, its notes, and every value of it."""
+    import polars as pl  # the child that draws charts needs none
+
+    try:
+        schema = pl.read_parquet_schema(path)
+        names = list(schema)
+        pl.read_parquet_metadata(path)
+        rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        needed = rows * sum(_BYTES.get(str(kind.base_type()), 16) for kind in schema.values())
+        if needed > memory() and needed > _SWELLS * Path(path).stat().st_size:
+            return f"{_BOMB}: {rows:,} rows need {needed / 1e9:,.0f} GB, and this machine has {memory() / 1e9:,.0f}"
+        for name in names:  # one after the other: no more of a large file is in memory than a column
+            pl.scan_parquet(path, glob=False).select(name).collect()
+    except pl.exceptions.PanicException:
+        return "its reader gives up in the middle of it"
+    except (pl.exceptions.PolarsError, OSError) as error:
+        return type(error).__name__
+    return None
+
+
+def is_unread(path: Path, unread: Mapping[Path, str]) -> str | None:
+    """Return why a file, or the first part of a folder, is not to be read."""
+    return next((why for place, why in sorted(unread.items()) if place == path or place.is_relative_to(path)), None)

@@ -8,7 +8,7 @@ import polars as pl
 from stirred.data.microdata import Microdata
 from stirred.data.synth.census import census
 from stirred.risk.attackers import AttackerColumns, attackers_file
-from stirred.risk.replaced import _somebody_else, origins, paired, replaced_in_tables
+from stirred.risk.replacement import _somebody_else, origins, paired, replaced_in_tables
 
 
 def test_equal_numbers_are_paired_once() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.microdata import Microdata
-from stirred.risk.told import nearly_told, shuffled, told
+from stirred.risk.column_guesses import column_guesses, guessed_shares, shuffled
 from tests.depth import examples
 
 
@@ -26,7 +26,7 @@ def codes(text: str) -> np.ndarray:
 def test_small_cases_have_their_exact_answers(
     column: str, target: str, right: float, blind: float, kappa: float, tau: float
 ) -> None:
-    found = told(codes(column), codes(target), np.zeros(len(column), dtype=np.uint32))
+    found = guessed_shares(codes(column), codes(target), np.zeros(len(column), dtype=np.uint32))
     assert found[:3] == pytest.approx((right, blind, tau))
     assert max(0, (found[0] - found[1]) / (1 - found[1])) == pytest.approx(kappa)
 
@@ -47,13 +47,15 @@ def slowly(column: list[int], target: list[int], strata: list[int]) -> Fraction:
 @settings(max_examples=examples(200), deadline=None)
 def test_the_share_guessed_right_is_that_of_slow_guessing(rows: list[tuple[int, int, int]]) -> None:
     column, target, strata = (list(each) for each in zip(*rows, strict=True))
-    found = told(*(np.array(each, dtype=np.uint32) for each in (column, target, strata)))
+    found = guessed_shares(*(np.array(each, dtype=np.uint32) for each in (column, target, strata)))
     assert found[0] == pytest.approx(float(slowly(column, target, strata)))
 
 
 def test_two_of_a_class_agree_as_often_as_any_two_on_average_over_all_permutations() -> None:
     column, strata = codes("001122"), np.zeros(6, dtype=np.uint32)
-    taus = [told(column, np.array(each, dtype=np.uint32), strata)[2] for each in permutations([0, 0, 0, 1, 1, 2])]
+    taus = [
+        guessed_shares(column, np.array(each, dtype=np.uint32), strata)[2] for each in permutations([0, 0, 0, 1, 1, 2])
+    ]
     assert np.mean([0.0 if tau is None else tau for tau in taus]) == pytest.approx(0, abs=1e-12)
 
 
@@ -80,7 +82,7 @@ def test_a_unique_column_and_one_by_chance_tell_nothing_and_a_name_does() -> Non
     )
     found = {
         each.columns: each
-        for each in nearly_told(
+        for each in column_guesses(
             Microdata(households=homes), targets=["state"], match=[], columns=["number", "chance", "utility"]
         )
     }
@@ -96,7 +98,7 @@ def test_housemates_do_not_tell_each_other() -> None:
     persons = pl.DataFrame({"hid": np.repeat(np.arange(600), 3), "surname": np.repeat(np.arange(600), 3)})
     work = homes["county"].gather(persons["hid"])
     data = Microdata(households=homes, persons=persons.with_columns(work=work), hid="hid")
-    found = nearly_told(data, targets=["county"], match=[], columns=["surname", "work"])
+    found = column_guesses(data, targets=["county"], match=[], columns=["surname", "work"])
     assert {each.columns: each.tells for each in found if len(each.columns) == 1} == {
         ("surname",): False,
         ("work",): True,
@@ -111,6 +113,6 @@ def test_a_column_of_households_and_one_of_persons_tell_together() -> None:
     homes = homes.with_columns(county=pl.Series((zone + work) % 5))
     persons = pl.DataFrame({"hid": np.arange(1_500), "work": work, "sex": draw.integers(1, 3, 1_500)})
     data = Microdata(households=homes, persons=persons, hid="hid")
-    found = nearly_told(data, targets=["county"], match=[], columns=["zone", "size", "work", "sex"])
+    found = column_guesses(data, targets=["county"], match=[], columns=["zone", "size", "work", "sex"])
     assert [each.columns for each in found if each.tells] == [("zone", "work")]
     assert found[0].right > 0.99

@@ -1,11 +1,11 @@
-"""Nearly told: how well columns that leave unchanged predict a value that was exchanged.
+"""How well columns that leave unchanged predict a value that was exchanged.
 
 Everybody knows the stratum. A unit is guessed by the most frequent value among the *others* of its stratum that share
-its column's value, ties by lot; who shares it with nobody is guessed from the others of the stratum. ``right`` is the
-share guessed right, ``blind`` the most that a guess from the stratum alone can reach, ``kappa`` what the column adds of
-what the stratum leaves open, ``tau`` the same for two units drawn at random (for an unrelated column exactly 0 on
-average). A unit is a household: of a column of persons each value counts once for a household, since housemates would
-otherwise tell each other's county.
+its column's value, ties by lot; a unit that shares it with no other is guessed from the others of the stratum.
+``right`` is the share guessed right, ``blind`` the most that a guess from the stratum alone can reach, ``kappa`` what
+the column adds of what the stratum leaves open, ``tau`` the same for two units drawn at random (for an unrelated column
+exactly 0 on average). A unit is a household: of a column of persons each value counts once for a household, since
+housemates would otherwise tell each other's county.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEVIATIONS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ColumnGuess:
     """How well one column, or two, predict a target; shares of all units."""
 
     columns: tuple[str, ...]
@@ -71,11 +71,11 @@ class Told:
         )
 
 
-def told(column: Codes, target: Codes, strata: Codes) -> tuple[float, float, float | None, float]:
+def guessed_shares(column: Codes, target: Codes, strata: Codes) -> tuple[float, float, float | None, float]:
     """Return the share guessed right, the most a blind guess can reach, tau, and the share covered.
 
     >>> x, y = (np.array([ord(each) for each in text], dtype=np.uint32) for text in ("aaabbc", "112221"))
-    >>> [round(each, 4) for each in told(x, y, np.zeros(6, dtype=np.uint32))]
+    >>> [round(each, 4) for each in guessed_shares(x, y, np.zeros(6, dtype=np.uint32))]
     [0.5, 0.5, 0.3333, 0.8333]
     """
     values, many = int(target.max(initial=0)) + 1, np.int64(int(column.max(initial=0)) + 1)
@@ -91,7 +91,7 @@ def told(column: Codes, target: Codes, strata: Codes) -> tuple[float, float, flo
 
 
 def _agreement(inside: _Array, strata: Codes, target: Codes, values: int, covered: _Array) -> float | None:
-    """Return tau: how much more often two of a class agree than two of its stratum; None where nobody is covered."""
+    """Return tau: how much more often two of a class agree than two of its stratum; None where no unit is covered."""
     if not covered.any():
         return None
 
@@ -114,15 +114,17 @@ def shuffled(target: Codes, strata: Codes) -> Codes:
     return mixed
 
 
-def nearly_told(data: Microdata, *, targets: Sequence[str], match: Sequence[str], columns: Sequence[str]) -> list[Told]:
+def column_guesses(
+    data: Microdata, *, targets: Sequence[str], match: Sequence[str], columns: Sequence[str]
+) -> list[ColumnGuess]:
     """Return what columns of households and persons, alone and in pairs, tell of each target; most telling first.
 
     >>> homes = pl.DataFrame({"name": ["a", "b", "c"] * 40, "state": [1, 2, 3] * 40, "size": [1, 2] * 60})
-    >>> found = nearly_told(Microdata(households=homes), targets=["state"], match=[], columns=["name", "size"])
+    >>> found = column_guesses(Microdata(households=homes), targets=["state"], match=[], columns=["name", "size"])
     >>> found[0].columns, found[0].right, found[0].tells, found[-1].tells
     (('name',), 1.0, True, False)
     """
-    found: list[Told] = []
+    found: list[ColumnGuess] = []
     homes = [name for name in columns if name in data.variables]
     people = [name for name in columns if name in data.person_variables]
     for target in targets if data.households.height > 1 else ():
@@ -138,9 +140,9 @@ def _of_target(
     target: str,
     match: Sequence[str],
     *,
-    beside: Sequence[Told] = (),
+    beside: Sequence[ColumnGuess] = (),
     of_persons: bool = False,
-) -> Iterator[Told]:
+) -> Iterator[ColumnGuess]:
     """Yield what each column tells, and then pairs of those that tell most, also with those of households beside."""
     rows, house = _looked_at(data, of_persons=of_persons)
     homes = data.households[rows]
@@ -149,7 +151,7 @@ def _of_target(
     seen = homes if house is None else select(data.persons, list(names))[house[0]]  # type: ignore[arg-type]
     own = None if house is None else house[1]
     codes = {name: encode(seen, [name]).codes for name in names}
-    each = (_told((name,), target, codes[name], values, strata, own) for name in names)
+    each = (_guess((name,), target, codes[name], values, strata, own) for name in names)
     singles = [single for single in each if single is not None]
     yield from singles
     best, homely = (_most_telling(each, _PAIRED) for each in (singles, beside))
@@ -161,11 +163,11 @@ def _of_target(
         both = encode(seen, [*columns]).codes
         # A pair is worth a line where it tells more than its better half.
         above = max(one.right, other.right, one.blind)
-        if (pair := _told(columns, target, both, values, strata, own, above=above)) is not None:
+        if (pair := _guess(columns, target, both, values, strata, own, above=above)) is not None:
             yield pair
 
 
-def _most_telling(found: Sequence[Told], most: int) -> list[Told]:
+def _most_telling(found: Sequence[ColumnGuess], most: int) -> list[ColumnGuess]:
     singles = [each for each in found if len(each.columns) == 1]
     return sorted(singles, key=lambda each: each.kappa, reverse=True)[:most]
 
@@ -182,17 +184,17 @@ def _looked_at(data: Microdata, *, of_persons: bool) -> tuple[_Array, tuple[_Arr
     return rows, (np.flatnonzero(own >= 0), own[own >= 0])
 
 
-def _told(
+def _guess(
     names: tuple[str, ...], target: str, codes: Codes, values: Codes, strata: Codes, own: _Array | None,
     *, above: float = -1.0,
-) -> Told | None:  # fmt: skip
+) -> ColumnGuess | None:  # fmt: skip
     """Return what columns tell; None where they are right for no more than a share ``above``: chance takes longest."""
     mixed = shuffled(values, strata)
     if own is None:
-        right, blind, tau, covered = told(codes, values, strata)
+        right, blind, tau, covered = guessed_shares(codes, values, strata)
         if right <= above:
             return None
-        chance = told(codes, mixed, strata)[0]
+        chance = guessed_shares(codes, mixed, strata)[0]
     else:
         # Each value once for a household; the guess of a household weighs what its values say.
         goal = GuessTarget.of(values, strata)
@@ -201,9 +203,9 @@ def _told(
             return None
         many = np.int64(int(codes.max(initial=0)) + 1)
         house, once = np.divmod(np.unique(own * many + codes), many)
-        _, _, tau, covered = told(once.astype(np.uint32), values[house], strata[house])
+        _, _, tau, covered = guessed_shares(once.astype(np.uint32), values[house], strata[house])
         chance = voted(GuessTarget.of(mixed, strata), own, codes, with_strata=True).right / values.size
-    return Told(
+    return ColumnGuess(
         columns=names, target=target, units=values.size, right=right, blind=blind, covered=covered, tau=tau,
         by_chance=chance,
     )  # fmt: skip

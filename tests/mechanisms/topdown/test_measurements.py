@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 from scipy.stats import norm
 
-from stirred.mechanisms.topdown import measure as measuring
-from stirred.mechanisms.topdown.measure import Population, measure
-from stirred.mechanisms.topdown.store import MeasurementStore
+from stirred.mechanisms.topdown import measurements as measuring
+from stirred.mechanisms.topdown.measurements import MeasurementStore, measure
+from stirred.mechanisms.topdown.population import Population, noisy_queries
 from stirred.randomness.cell_law import variance_of
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise
@@ -116,7 +116,7 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
         squares = many = 0.0
         monkeypatch.setattr(measuring, "DiscreteGaussian", lambda sigma2: DiscreteGaussian(sigma2 * factor))
         own = part(queries=["detailed"], rho="1/2")
-        asked = [tuple(measuring.noisy_queries(own, own.spine, depth)) for depth in range(own.spine.depth)]
+        asked = [tuple(noisy_queries(own, own.spine, depth)) for depth in range(own.spine.depth)]
         streams = [Streams.of(Entropy.from_seed(seed), "ward detailed") for seed in range(200)]
         for each in streams:
             *_, task = measuring._tasks(own, asked, 0, 0, 4)
