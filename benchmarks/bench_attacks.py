@@ -24,9 +24,9 @@ from sections import machine
 
 from stirred.data.synth.census import census
 from stirred.mechanisms.registry import adviser
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
-from stirred.release.trial import trial_draw
+from stirred.release.rehearsal import draw_without_release
 from stirred.risk.attackers import AttackerColumns
 from stirred.risk.attacks import DrawRisk, attack_draw
 from stirred.risk.reidentification import ONE_SOLUTION
@@ -105,7 +105,7 @@ def prepared(folder: Path, section: Mapping[str, Any]) -> Prepared:
     """Return the plan of a section on the files in a folder."""
     data = {"households": "households.parquet", "persons": "persons.parquet", "hid": "hid", "id": ["pid"]}
     plan = {"data": data, "mechanism": dict(section), "release": {"out": "unused"}}
-    return prepare(planned(plan, source="benchmark", folder=folder))
+    return prepare(plan_from(plan, source="benchmark", folder=folder))
 
 
 def measured(folder: Path, name: str, section: Mapping[str, Any], said: str) -> None:
@@ -115,7 +115,7 @@ def measured(folder: Path, name: str, section: Mapping[str, Any], said: str) -> 
     with TemporaryDirectory() as place:
         asked = AttackerColumns(within=("tract",))
         if section:
-            draw = trial_draw(plan, Path(place) / "draw", seed="attacks")
+            draw = draw_without_release(plan, Path(place) / "draw", seed="attacks")
             found = attack_draw(draw, truth, asked, folder=Path(place) / "attack")
         else:
             found = unprotected(truth, asked, Path(place) / "attack")

@@ -23,7 +23,7 @@ from stirred.data.synth.massachusetts import TABLE_1, TABLE_1_SWAPPED, massachus
 from stirred.inference.swap_moments import Moments, swapped_cell
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate
@@ -95,7 +95,7 @@ def write_bundle(out: Path) -> Path:
         "tables": [{"variables": CELL}],
         "release": {"out": "bundle", "purpose": "demonstration"},
     }
-    return run(prepare(planned(plan, source="demo", folder=out)))
+    return run(prepare(plan_from(plan, source="demo", folder=out)))
 
 
 def of_bundle(bundle: Path, truth: pl.DataFrame) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import pytest
 
 import stirred
 from stirred.spec.problems import StirredError
-from tests.release.bundles import stirred as command
+from tests.world import stirred as command
 
 HOMES = pl.DataFrame(
     {

@@ -179,7 +179,7 @@ def plan(
     if not isinstance(data, (str, Path)):
         return _of_frame(data, mechanism, tables=tables, accept=names, settings=settings)
     from stirred.data.problems import bad_plan
-    from stirred.release.plan_file import planned, read_plan
+    from stirred.release.plan_file import plan_from, read_plan
     from stirred.release.prepared import prepare
 
     path = Path(data)
@@ -191,12 +191,12 @@ def plan(
         prepared = prepare(read_plan(path, out=Path(_NOWHERE)))
     else:
         content = _sections(path, mechanism, tables=tables, accept=names, settings=settings)
-        prepared = prepare(planned(content, source="plan", folder=Path()))
+        prepared = prepare(plan_from(content, source="plan", folder=Path()))
     return PlannedRelease(
         plan=prepared.plan,
         mechanism=prepared.mechanism,
         doubts=tuple(prepared.doubts),
-        accept=tuple(prepared.planned.plan.release.accept),
+        accept=tuple(prepared.plan_file.release.accept),
         prepared=prepared,
     )
 
@@ -229,10 +229,8 @@ def release(plan: Any, *, out: str | Path | None = None, progress: Progress | No
 
     prepared = plan.prepared
     if out is not None:
-        section = prepared.planned.plan.release.model_copy(update={"out": str(Path(out).absolute())})
-        file = prepared.planned.plan.model_copy(update={"release": section})
-        prepared = replace(prepared, planned=replace(prepared.planned, plan=file))
-    elif prepared.planned.plan.release.out in (_NOWHERE, str(Path(_NOWHERE).absolute())):
+        prepared = replace(prepared, plan_file=prepared.plan_file.changed("release", out=str(Path(out).absolute())))
+    elif prepared.plan_file.release.out in (_NOWHERE, str(Path(_NOWHERE).absolute())):
         raise _needs_folder()
     return read(run(prepared, progress=progress))
 

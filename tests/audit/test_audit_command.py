@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from stirred.cli.main import run
-from tests.release.bundles import SWAP, households, persons
 from tests.release.tampering import retell
+from tests.world import SWAP, households, persons
 
 Out = pytest.CaptureFixture[str]
 

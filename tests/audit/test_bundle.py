@@ -16,7 +16,7 @@ from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.records import audit as bundle_audit_promise
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
@@ -26,8 +26,8 @@ from stirred.spec.given_numbers import loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.specification import Specification
-from tests.release.bundles import households, manifest, persons, undoubted
 from tests.release.tampering import add, frame, retell, specified, text
+from tests.world import households, manifest, persons, undoubted
 
 Change = Callable[[Path], object]
 Out = pytest.CaptureFixture[str]
@@ -71,7 +71,7 @@ def release(folder: Path, out: str, *, format_: str = "parquet", **mechanism: An
         "tables": [{"variables": ["county", "tenure"]}, {"name": "Ages", "variables": ["county", "age"]}],
         "release": {"out": out, "format": format_, "accept": ["nothing-promised"] if out == "nothing promised" else []},
     }
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture(scope="module")
@@ -519,7 +519,7 @@ def test_a_file_in_which_nothing_can_be_swapped_passes_with_a_plain_warning(made
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
         "release": {"out": "same"},
     }
-    prepared = undoubted(prepare(planned(plan, source="plan", folder=made)))
+    prepared = undoubted(prepare(plan_from(plan, source="plan", folder=made)))
     audit = audit_bundle(run(prepared, entropy=Entropy.from_os()))
     assert audit.passed
     assert any("nothing can be swapped" in warning for warning in audit.warnings)

@@ -21,12 +21,12 @@ from stirred.data.child import unreadable_parquet
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError
 from stirred.inference.swapped_release import SwappedRelease
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
-from tests.release.bundles import households
 from tests.release.tampering import retell
+from tests.world import households
 
 Out = pytest.CaptureFixture[str]
 
@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
         "release": {"out": "bundle"},
     }
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from stirred import Entropy
 from stirred.audit import audit_bundle, bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.records import audit as bundle_audit_promise
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
 from tests.release.tampering import add, frame, retell, specified
+from tests.world import CODEBOOK_OF_HOMES, households, persons
 
 Change = Callable[[Path], object]
 GARBAGE = b"\xff\xfe\x00 neither text nor table"
@@ -32,7 +32,7 @@ def release(folder: Path, out: str, **more: object) -> Path:
         "release": {"out": out},
         **more,
     }
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from stirred.cli.advise import AdviseOptions, plan_of
 from stirred.cli.main import run
 from stirred.data.synth.census import CensusPlan, write_census
 from stirred.release.advice import propose
-from stirred.release.plan_file import read_plan
-from stirred.release.plan_writing import write_plan
-from stirred.release.prepared import mechanism_of
+from stirred.release.plan_file import read_plan, write_plan
+from stirred.release.reading import mechanism_of
 
 COUNTS = {"A": 900, "B": 90, "C": 10}
 
@@ -88,7 +87,7 @@ def test_the_written_plan_is_carried_out_and_keeps_what_must_be_exact(
     assert run([*asked, "--write", "my plan.toml", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["written"] == "my plan.toml"
-    plan = read_plan(Path("my plan.toml")).plan
+    plan = read_plan(Path("my plan.toml"))
     assert plan.mechanism.settings.settings_from == "invariants"
     assert plan.mechanism.settings.dumped()["rate"] == facts["proposal"]["settings"]["rate"]
     assert [table.variables for table in plan.tables] == [["county", "size"], ["county", "tenure"]]
@@ -197,7 +196,7 @@ def test_the_synthetic_census_with_its_persons(
     assert facts["meets_all"]
     assert facts["match"] == ["size"]
     assert facts["proposal"]["epsilon"] <= 6
-    plan = read_plan(Path("p.toml")).plan
+    plan = read_plan(Path("p.toml"))
     assert (plan.data.persons, plan.data.hid) == ("census/persons.parquet", "hid")
     assert run(["plan", "p.toml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["epsilon"] == facts["proposal"]["epsilon"]

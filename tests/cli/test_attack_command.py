@@ -141,7 +141,7 @@ def test_plans_of_every_kind_are_compared_by_promise_and_by_what_attacks_find(
 def test_a_comparison_without_attacks_draws_nothing_and_ranks_no_losses(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stirred.release.trial.trial_draw", None)
+    monkeypatch.setattr("stirred.release.rehearsal.draw_without_release", None)
     capsys.readouterr()
     assert run(["compare", *plans(folder, "swapped", "topdown", "keyed")]) == 0
     shown = " ".join(capsys.readouterr().out.split())

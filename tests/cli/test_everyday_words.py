@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stirred.cli.main import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, households
+from tests.world import CODEBOOK_OF_HOMES, households
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "stirred"
 LABEL = re.compile(r"\bR\d+[a-z]?\b|Theorem|Lemma")

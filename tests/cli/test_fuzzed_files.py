@@ -21,7 +21,7 @@ from stirred.spec import catalogue
 from stirred.spec.document import to_document
 from tests.cli.mutations import mutated, mutated_json
 from tests.depth import examples
-from tests.release.bundles import households, listing, persons
+from tests.world import households, listing, persons
 
 PLAN = """\
 [data]

@@ -14,7 +14,7 @@ from stirred.cli.main import run
 from stirred.cli.plan_options import given_settings
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Settings
-from tests.release.bundles import households
+from tests.world import households
 
 Out = pytest.CaptureFixture[str]
 SWAP = ["--match", "size", "--swap", "county", "--id", "hid"]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from stirred.cli.main import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, households
+from tests.world import CODEBOOK_OF_HOMES, households
 
 # What stands in the file, and no message in JSON may hold.
 SECRETS = ("Atlantis", "secret-tenure", "93117", "East")

@@ -16,8 +16,8 @@ from stirred.release.publish import publish
 from stirred.release.run import run
 from stirred.report.editions import edition_of, side_by_side
 from stirred.report.facts import facts_in
-from tests.release.bundles import stirred
 from tests.release.test_public_edition import CASES, laid_out
+from tests.world import stirred
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stirred.cli.main import run
-from tests.release.bundles import SWAP, households, persons
+from tests.world import SWAP, households, persons
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ import pytest
 from stirred import Entropy
 from stirred.cli.main import run
 from stirred.spec.document import from_document, from_json
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, in_own_process, listing, persons, stirred
+from tests.world import CODEBOOK_OF_HOMES, households, in_own_process, listing, persons, stirred
 
 SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
 

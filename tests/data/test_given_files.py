@@ -26,10 +26,10 @@ from stirred.data.frames import read_frame, read_given, read_labels, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
 from stirred.data.sources import Dialect
-from stirred.release.plan_file import planned, read_plan
+from stirred.release.plan_file import plan_from, read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.problems import StirredError
-from tests.release.bundles import PLAN_OF_HOMES, households
+from tests.world import PLAN_OF_HOMES, households
 
 
 def written(tmp_path: Path, text: str, name: str = "homes.csv") -> Path:
@@ -87,7 +87,7 @@ def test_what_a_plan_or_a_codebook_declares_of_a_text_file_is_used(where: str, t
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
         "release": {"out": "b"},
     }
-    found = prepare(planned(content, source="plan.toml", folder=tmp_path))
+    found = prepare(plan_from(content, source="plan.toml", folder=tmp_path))
     assert {*found.data.households["rent"].cast(pl.String)} == {"0", "100"}
 
 
@@ -238,7 +238,7 @@ def test_a_plan_that_names_a_pipe_is_refused_before_its_checksum_is_taken(tmp_pa
         "release": {"out": "out"},
     }
     with pytest.raises(StirredError, match="this is a pipe and not a file"):
-        prepare(planned(content, source="plan", folder=tmp_path))
+        prepare(plan_from(content, source="plan", folder=tmp_path))
 
 
 @pytest.mark.usefixtures("at_once")

@@ -16,7 +16,7 @@ from stirred.data.problems import DataError
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Plan
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import StirredError
@@ -96,7 +96,7 @@ def prepared(tmp_path: Path, text: str, codebook: str = "", **data: Any) -> Prep
         "mechanism": {"match": "size", "swap": "county", "rate": "1/2"},
         "release": {"out": "out"},
     }
-    return prepare(planned(content, source="plan.toml", folder=tmp_path))
+    return prepare(plan_from(content, source="plan.toml", folder=tmp_path))
 
 
 FILE = "county,size,tenure\nA,1,NA\nNA,1,owned\n,1,rented\nB,1,owned\n"

@@ -14,7 +14,7 @@ from stirred.data.frames import read_frame, read_given, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
 from stirred.data.sources import Source
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 
 
 def written(path: Path, **columns: list[object]) -> Path:
@@ -161,15 +161,15 @@ def plan_of(**data: str) -> dict[str, object]:
 
 
 def test_a_plan_may_name_its_files_by_file_addresses(tmp_path: Path) -> None:
-    found = planned(plan_of(households="file:///a.parquet", persons="file:/b"), source="plan", folder=tmp_path)
+    found = plan_from(plan_of(households="file:///a.parquet", persons="file:/b"), source="plan", folder=tmp_path)
     assert (found.records, found.persons) == (Path("/a.parquet"), Path("/b"))
 
 
 def test_an_address_in_a_plan_is_never_told_as_a_path(tmp_path: Path) -> None:
-    found = planned(plan_of(households="hdfs:///homes"), source="plan.toml", folder=tmp_path)
+    found = plan_from(plan_of(households="hdfs:///homes"), source="plan.toml", folder=tmp_path)
     with pytest.raises(DataError, match=r"hdfs:///homes: this is an address \(hdfs://\)"):
         _ = found.records
-    found = planned(plan_of(households="s3a://me:hunter2@lake/homes"), source="plan.toml", folder=tmp_path)
+    found = plan_from(plan_of(households="s3a://me:hunter2@lake/homes"), source="plan.toml", folder=tmp_path)
     with pytest.raises(DataError, match=r"s3a://...@lake/homes: this is an address"):
         _ = found.records
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import sys
 import warnings
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from stirred.data.place import Place, appearing, claimed, file_at, folder_at, re
 from stirred.data.problems import PlanError
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.recover import recover
-from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, households, listing, stirred
 from tests.release.forked import Forked, exit_code_of
 from tests.release.killed_run import arrange, patched
+from tests.world import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, households, listing, stirred
 
 
 @pytest.fixture
@@ -130,19 +131,33 @@ def test_a_hidden_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_put_in_place_of_ours_while_we_work_gets_no_key(tmp_path: Path) -> None:
     """Who may write beside the bundle can rename our folder and put another one there."""
-    with claimed(tmp_path / "out") as place:
-        place.hidden.rename(tmp_path / "aside")
-        theirs = tmp_path / "theirs"
-        theirs.mkdir()
-        place.hidden.symlink_to(theirs)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    moved = pytest.warns(UserWarning, match="moved away; confidential records may be in it")
+    with moved, claimed(tmp_path / "out") as place:
         place.keep_record(b"{}")
-        place.keep_key(b"secret")
+        place.hidden.rename(tmp_path / "aside")
+        place.hidden.symlink_to(theirs)
+        for keep in (place.keep_record, place.keep_key):
+            with pytest.raises(PlanError, match="not in a folder of ours"):
+                keep(b"secret")
+        place.destroy_key()
+        assert place.record is None
         assert not [*theirs.iterdir()]
-        assert place.key == b"secret"
         with pytest.raises(OSError, match="another folder was put in place of the hidden one"), appearing(place):
             (theirs / "bundle").mkdir()
         assert not (tmp_path / "out").exists()
-        place.give_up()
+    assert (tmp_path / "aside" / "resume" / "release.json").read_bytes() == b"{}"
+
+
+def test_a_python_that_cannot_close_folders_on_windows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_WINDOWS", True)
+    monkeypatch.setattr(sys, "version_info", (3, 12, 3))
+    with pytest.raises(PlanError, match=r"cannot close a folder to others on Windows.*Python 3\.12\.4"):
+        make(tmp_path / "out")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_kept_release_in_a_folder_that_others_may_open_is_told_and_not_lost(tmp_path: Path) -> None:

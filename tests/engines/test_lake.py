@@ -23,9 +23,9 @@ from stirred.data.place import Place, copies_of, remove_leftovers
 from stirred.data.problems import PlanError
 from stirred.engines.protocol import EngineError
 from stirred.engines.spark import lake
-from stirred.release.lake import _is_part, at_hand
+from stirred.release.engine import _is_part, at_hand
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import Planned, read_plan
+from stirred.release.plan_file import PlanFile, read_plan
 
 PLAN = """
 [data]
@@ -173,7 +173,7 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plan_in(folder: Path, file: str = "viewfs://lake/data/homes", *, scratch: str = "") -> Planned:
+def plan_in(folder: Path, file: str = "viewfs://lake/data/homes", *, scratch: str = "") -> PlanFile:
     text = PLAN.format(file=file, quick=QUICK_START, lake=folder / "lake", scratch=scratch)
     (folder / "plan.toml").write_text(text)
     return read_plan(folder / "plan.toml")
@@ -197,7 +197,7 @@ def test_copies_are_private_and_gone_at_the_end(
     with nullcontext() if error is None else pytest.raises(error), at_hand(plan_in(homes, scratch=scratch)) as here:
         assert here.records.name == "homes"
         assert (here.records / "part-0.parquet").is_file()
-        assert here.plan.data.file == "viewfs://lake/data/homes"
+        assert here.data.file == "viewfs://lake/data/homes"
         private = [each for each in here.records.parents if each != homes and each.is_relative_to(homes)]
         assert any(stat.S_IMODE(each.stat().st_mode) == 0o700 for each in private)
         assert here.records.is_relative_to(homes / "shared") == bool(scratch)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stirred.spec import catalogue
 from stirred.spec.document import to_json
-from tests.release.bundles import stirred
+from tests.world import stirred
 
 SET = Path(__file__).parent / "set"
 SEED = "golden"

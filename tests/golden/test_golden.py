@@ -14,7 +14,7 @@ from stirred.audit.bundle import audit_bundle
 from stirred.data.bundle import published_specification
 from stirred.data.codebook import Codebook
 from stirred.release.ledger import Ledger
-from stirred.release.scan import _written_otherwise
+from stirred.release.scan import written_as_ours
 from stirred.spec.document import from_json, to_json
 from tests.golden.make import (
     ACCOUNT,
@@ -83,7 +83,7 @@ def test_a_specification_that_does_not_mark_what_holds_alone_is_as_it_was_writte
     assert read is not None
     assert read.alone
     assert '"alone"' not in (public / "specification.json").read_text(encoding="utf-8")
-    assert [*_written_otherwise(public, read, same_version=True)] == []
+    assert written_as_ours(public, read, same_version=True)
 
 
 @pytest.mark.parametrize("path", sorted((SET / "specifications").glob("*.json")), ids=lambda path: path.stem)

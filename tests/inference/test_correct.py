@@ -13,7 +13,7 @@ from stirred.inference.unswap import correct
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import UnknownMechanismError
-from tests.release.bundles import SWAP, households, stirred
+from tests.world import SWAP, households, stirred
 
 
 @pytest.fixture(scope="module")

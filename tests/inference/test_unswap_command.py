@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from stirred.cli.main import app
 from stirred.spec.problems import StirredError
-from tests.release.bundles import SWAP, households, persons, stirred
+from tests.world import SWAP, households, persons, stirred
 
 
 @pytest.fixture(scope="module")

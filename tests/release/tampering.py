@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from tests.release.bundles import files_in, manifest
+from tests.world import files_in, manifest
 
 
 def retell(bundle: Path) -> None:

@@ -14,13 +14,13 @@ from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
-from tests.release.bundles import households, listing, manifest, persons, undoubted
+from tests.world import households, listing, manifest, persons, released, swap_plan, undoubted, world
 
 Out = pytest.CaptureFixture[str]
 NAMES = ["identifier:mark", "tells:place"]
@@ -38,39 +38,28 @@ def homes() -> pl.DataFrame:
 
 
 def plan(out: str = "out", **release: Any) -> dict[str, Any]:
-    return {
-        "data": {"households": "homes.parquet", "id": ["hid"]},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
-        "tables": [{"variables": ["county", "tenure"]}],
-        "release": {"out": out, **release},
-    }
-
-
-def made(folder: Path, content: dict[str, Any]) -> Path:
-    return run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return swap_plan(release={"out": out, **release})
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    homes().write_parquet(tmp_path / "homes.parquet")
-    Ledger.create(tmp_path / "a.ledger", dataset="homes")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, homes(), ledger="homes")
 
 
 def test_nothing_is_reserved_or_written_while_a_doubt_stands(folder: Path) -> None:
     before = listing(folder)
     with pytest.raises(DoubtError) as caught:
-        made(folder, plan(ledger="a.ledger", accept=["tells:place"]))
+        released(folder, plan(ledger="a.ledger", accept=["tells:place"]))
     assert [problem.where for problem in caught.value.problems] == ["mark"]
     with pytest.raises(DoubtError, match="called 'tells:tenure'"):
-        made(folder, plan(ledger="a.ledger", accept=[*NAMES, "tells:tenure"]))
+        released(folder, plan(ledger="a.ledger", accept=[*NAMES, "tells:tenure"]))
     assert listing(folder) == before
     assert list(Ledger.open(folder / "a.ledger").entries()) == []
 
 
 def test_what_was_accepted_stands_in_bundle_ledger_report_and_readme(folder: Path) -> None:
-    bundle = made(folder, plan(ledger="a.ledger", accept=NAMES))
+    bundle = released(folder, plan(ledger="a.ledger", accept=NAMES))
     facts = manifest(bundle)
     assert [(doubt["name"], doubt["accepted"]) for doubt in facts["doubts"]] == [(name, True) for name in NAMES]
     specification = from_json((bundle / "public/specification.json").read_text(encoding="utf-8"))
@@ -91,7 +80,7 @@ def test_what_was_accepted_stands_in_bundle_ledger_report_and_readme(folder: Pat
 
 
 def test_an_audit_sees_that_an_accepted_doubt_was_taken_out_of_the_conditions(folder: Path) -> None:
-    bundle = made(folder, plan(accept=NAMES))
+    bundle = released(folder, plan(accept=NAMES))
     facts = manifest(bundle)
     facts["plan"]["release"]["accept"] = []
     (bundle / "manifest.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -136,13 +125,13 @@ def test_a_file_in_which_nothing_can_move_is_never_released_nor_published(
     for accept in ([], ["nothing-moves"]):
         content["release"]["accept"] = accept
         with pytest.raises(DoubtError) as caught:
-            made(tmp_path, content)
+            released(tmp_path, content)
         assert caught.value.problems[0].where == "nothing-moves"
         assert "--accept" not in caught.value.problems[0].remedy
     assert not (tmp_path / "out").exists()
     # A bundle that another program made, or another version.
     content["release"]["accept"] = []
-    bundle = run(undoubted(prepare(planned(content, source="plan", folder=tmp_path))), entropy=Entropy.from_os())
+    bundle = run(undoubted(prepare(plan_from(content, source="plan", folder=tmp_path))), entropy=Entropy.from_os())
     with pytest.raises(PublishError, match=r"nothing can be swapped|nothing is promised"):
         publish(bundle, tmp_path / "site")
     assert not (tmp_path / "site").exists()
@@ -159,9 +148,9 @@ def test_an_infinite_loss_is_published_only_if_whoever_publishes_accepts_it_too(
     content = with_persons(tmp_path, persons(households(60)))
     content["mechanism"]["rate"] = "1"
     with pytest.raises(DoubtError, match=r'accept=\["nothing-promised"\]'):
-        made(tmp_path, content)
+        released(tmp_path, content)
     content["release"]["accept"] = ["nothing-promised"]
-    bundle = made(tmp_path, content)
+    bundle = released(tmp_path, content)
     page = (bundle / "public" / "README.md").read_text(encoding="utf-8")
     assert "nothing-promised (the loss is infinite: nothing is promised)" in page
     with pytest.raises(PublishError, match="the loss is infinite"):
@@ -184,7 +173,7 @@ def test_what_to_do_next_does_not_hide_that_publishing_asks_again(folder: Path, 
 
 
 def test_a_manifest_whose_doubts_were_changed_is_refused(folder: Path) -> None:
-    bundle = made(folder, plan(accept=NAMES))
+    bundle = released(folder, plan(accept=NAMES))
     for number, change in enumerate(
         (
             lambda facts: facts.pop("doubts"),
@@ -212,4 +201,4 @@ def test_a_person_column_that_is_the_county_is_refused(tmp_path: Path) -> None:
     people = persons(frame).join(frame.select("hid", birthplace="county"), on="hid", how="left")
     frame.write_parquet(tmp_path / "homes.parquet")
     with pytest.raises(DoubtError, match=r'accept=\["tells:birthplace"\]'):
-        made(tmp_path, with_persons(tmp_path, people))
+        released(tmp_path, with_persons(tmp_path, people))

@@ -31,8 +31,7 @@ from stirred.mechanisms.protocol import (
     VerificationError,
 )
 from stirred.release import files as writing
-from stirred.release.plan_file import planned
-from stirred.release.prepared import Prepared, prepare
+from stirred.release.prepared import Prepared
 from stirred.release.run import run
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
@@ -42,7 +41,7 @@ from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE
 from stirred.spec.specification import Flavor, Specification
-from tests.release.bundles import households, listing, manifest
+from tests.world import listing, manifest, planned, swap_plan, world
 
 COLUMNS = ("county", "size", "tenure")
 Patch = pytest.MonkeyPatch
@@ -117,14 +116,7 @@ class Coins(Mechanism):
 @pytest.fixture
 def prepared(tmp_path: Path) -> Callable[..., Prepared]:
     def make(**settings: Any) -> Prepared:
-        households().write_parquet(tmp_path / "homes.parquet")
-        plan = {
-            "data": {"households": "homes.parquet", "id": ["hid"]},
-            "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
-            "tables": [{"variables": ["county", "tenure"]}],
-            "release": {"out": "out"},
-        }
-        found = prepare(planned(plan, source="plan", folder=tmp_path))
+        found = planned(world(tmp_path), swap_plan())
         coins = Coins(**settings)
         return replace(found, mechanism=coins, plan=coins.plan(found.data), doubts=(), accepted=())
 

@@ -22,7 +22,8 @@ import pytest
 from stirred import Entropy
 from stirred.data.problems import PlanError
 from stirred.release.bundle import write_manifest
-from tests.release.bundles import (
+from tests.release.forked import Forked
+from tests.world import (
     SWAP,
     assert_complete,
     bundle_at,
@@ -31,7 +32,6 @@ from tests.release.bundles import (
     listing,
     stirred,
 )
-from tests.release.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10
@@ -404,7 +404,7 @@ def test_other_places_beside_it_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_failure_of_the_last_step_destroys_the_bundle_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stirred.release import reports
-    from stirred.release.plan_file import planned
+    from stirred.release.plan_file import plan_from
     from stirred.release.prepared import prepare
     from stirred.release.run import run
 
@@ -420,7 +420,7 @@ def test_a_failure_of_the_last_step_destroys_the_bundle_too(tmp_path: Path, monk
         raise RuntimeError("no paper")
 
     monkeypatch.setattr(reports, "internal_report", fail)
-    prepared = prepare(planned(plan, source="plan", folder=tmp_path))
+    prepared = prepare(plan_from(plan, source="plan", folder=tmp_path))
     with pytest.raises(RuntimeError, match="no paper"):
         run(prepared, entropy=Entropy.from_os())
     assert listing(tmp_path) == before

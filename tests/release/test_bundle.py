@@ -18,13 +18,13 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import VerificationError
 from stirred.release import files, reports
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
-from tests.release.bundles import (
+from tests.world import (
     assert_complete,
     files_in,
     households,
@@ -33,6 +33,8 @@ from tests.release.bundles import (
     margin,
     persons,
     read,
+    released,
+    swap_plan,
     undoubted,
 )
 
@@ -40,16 +42,11 @@ SEED = "a seed that must not be written anywhere"
 
 
 def content(*, persons_too: bool = True, format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
-    data = {"households": "homes.parquet", "hid": "hid"}
-    return {
-        "data": {**data, "persons": "people.parquet", "id": ["pid"]} if persons_too else data,
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": [
-            {"variables": ["county", "tenure"]},
-            *([{"name": "Ages", "variables": ["county", "age"]}] if persons_too else []),
-        ],
-        "release": {"out": "bundle", "format": format_, "purpose": "a test"},
-    }
+    release = {"out": "bundle", "format": format_, "purpose": "a test"}
+    plan = swap_plan(people=persons_too, data={"hid": "hid"}, release=release, **mechanism)
+    plan["data"] |= {} if persons_too else {"id": []}
+    plan["tables"] += [{"name": "Ages", "variables": ["county", "age"]}] if persons_too else []
+    return plan
 
 
 def write_files(folder: Path) -> pl.DataFrame:
@@ -60,7 +57,7 @@ def write_files(folder: Path) -> pl.DataFrame:
 
 
 def release(folder: Path, entropy: Entropy | None = None, plan: dict[str, Any] | None = None) -> Path:
-    return run(prepare(planned(plan or content(), source="plan", folder=folder)), entropy=entropy or Entropy.from_os())
+    return released(folder, plan or content(), entropy)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +100,7 @@ def test_a_bundle_holds_exactly_what_the_contract_says(folder: Path) -> None:
 
 def test_the_manifest_has_the_right_checksums_of_everything_and_of_the_input(folder: Path) -> None:
     assert_complete(folder / "real", households())
-    from tests.release.bundles import sha256
+    from tests.world import sha256
 
     inputs = manifest(folder / "real")["inputs"]
     assert inputs == {"households": sha256(folder / "homes.parquet"), "persons": sha256(folder / "people.parquet")}
@@ -157,7 +154,7 @@ def test_the_seed_is_nowhere(folder: Path) -> None:
 
 
 def test_the_specification_is_that_of_the_plan(folder: Path) -> None:
-    plan = prepare(planned(content(), source="plan", folder=folder)).plan
+    plan = prepare(plan_from(content(), source="plan", folder=folder)).plan
     written = from_json((folder / "real" / "public" / "specification.json").read_text(encoding="utf-8"))
     assert written == plan.specification
 
@@ -428,7 +425,7 @@ def test_at_rate_0_readers_are_told_that_nothing_was_swapped(tmp_path: Path) -> 
     write_files(tmp_path)
     with pytest.raises(DoubtError, match="at a rate of 0 nothing is swapped"):
         release(tmp_path, plan=content(rate="0"))
-    prepared = undoubted(prepare(planned(content(rate="0"), source="plan", folder=tmp_path)))
+    prepared = undoubted(prepare(plan_from(content(rate="0"), source="plan", folder=tmp_path)))
     bundle = run(prepared, entropy=Entropy.from_os())
     readme = (bundle / "public" / "README.md").read_text(encoding="utf-8")
     assert "- Nothing was swapped: every count is exact, and the file is published as it is." in readme
@@ -466,7 +463,7 @@ def test_a_bundle_with_nothing_to_swap_says_that_0_is_not_protection(tmp_path: P
     households().with_columns(pl.lit("owned").alias("tenure")).write_parquet(tmp_path / "homes.parquet")
     with pytest.raises(DoubtError, match="nothing can be swapped"):
         release(tmp_path, plan=content(persons_too=False))
-    prepared = undoubted(prepare(planned(content(persons_too=False), source="plan", folder=tmp_path)))
+    prepared = undoubted(prepare(plan_from(content(persons_too=False), source="plan", folder=tmp_path)))
     bundle = run(prepared, entropy=Entropy.from_os())
     assert json.loads((bundle / "public" / "specification.json").read_text())["budget"]["realised"] == 0
     assert "not protection" in (bundle / "public" / "report.html").read_text(encoding="utf-8")

@@ -15,12 +15,12 @@ from stirred.data import columns, microdata
 from stirred.data.columns import ParquetColumns
 from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.records.files import SwappedFile
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households, persons
 from tests.release.test_verify import content, in_parts
+from tests.world import households, persons
 
 Patch = pytest.MonkeyPatch
 Tables = tuple[pl.DataFrame, pl.DataFrame]
@@ -48,7 +48,7 @@ def released(folder: Path, name: str, *, format_: str = "parquet", **more: Any) 
     """Release with a seed; return the bytes of all public files, and what the manifest tells of doubts and checks."""
     plan = {**content(format_=format_), **more}
     plan["release"] = {**plan["release"], "out": name}
-    bundle = run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_seed("by column"))
+    bundle = run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_seed("by column"))
     public = bundle / "public"
     found = {path.relative_to(public).as_posix(): path.read_bytes() for path in public.rglob("*") if path.is_file()}
     manifest = json.loads((bundle / "manifest.json").read_text())
@@ -109,7 +109,7 @@ def test_the_households_of_a_nation_are_never_read_as_a_whole(tmp_path: Path, mo
     """What a frame can do beside giving a column reads all of them: nothing in a long release may ask for it."""
     write(tmp_path, (HOMES, PEOPLE))
     by_column(monkeypatch)
-    monkeypatch.setattr("stirred.release.expectation.ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr("stirred.release.tables.ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr("stirred.data.uniqueness.MOST_RECORDS", 10)
     monkeypatch.setattr("stirred.mechanisms.records.files.MOST_PERSONS", 10)
     asked: list[str] = []
@@ -182,7 +182,7 @@ def test_a_file_that_changes_under_way_is_never_released(tmp_path: Path, when: s
     """Every column is read when it is needed: the checks themselves would read the other file."""
     write(tmp_path, (HOMES, PEOPLE))
     by_column(monkeypatch)
-    prepared = prepare(planned(content(), source="plan", folder=tmp_path))
+    prepared = prepare(plan_from(content(), source="plan", folder=tmp_path))
     drawn = []
 
     def change() -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from stirred.data.missing import MISSING_CODE
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
+from tests.world import CODEBOOK_OF_HOMES, households, persons, stirred, world
 
 PLAN = """
 [data]
@@ -32,8 +32,7 @@ accept = [{accept}]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    households().write_parquet(tmp_path / "homes.parquet")
-    (tmp_path / "codebook.toml").write_text(CODEBOOK_OF_HOMES)
+    world(tmp_path, codebook=True)
     assert stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=tmp_path).returncode == 0
     assert stirred("ptable", "key", "record.key", cwd=tmp_path).returncode == 0
     return tmp_path

@@ -20,9 +20,10 @@ from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.records import evidence as verification
 from stirred.mechanisms.records import files as record_files
 from stirred.release import files
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
+from tests.world import released, swap_plan
 
 CODEBOOK = """
 [codebook]
@@ -87,20 +88,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(**data: str) -> dict[str, object]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", **data},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
-        "tables": [{"variables": ["county", "age"]}],
-        "release": {"out": "bundle"},
-    }
-
-
-def released(folder: Path, **data: str) -> Path:
-    return run(prepare(planned(plan(**data), source="plan", folder=folder)), entropy=Entropy.from_os())
+    made = swap_plan(tables=[("county", "age")], release={"out": "bundle"})
+    return {**made, "data": {"households": "homes.parquet", "persons": "people.parquet", **data}}
 
 
 def test_identifiers_of_the_codebook_are_never_released(folder: Path) -> None:
-    bundle = released(folder, codebook="codebook.toml")
+    bundle = released(folder, plan(codebook="codebook.toml"))
     assert pl.read_parquet(bundle / "public/data.parquet").columns == ["hid", "county", "size", "tenure"]
     assert pl.read_parquet(bundle / "public/persons.parquet").columns == ["hid", "county", "age"]
 
@@ -171,7 +164,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_parts")
 def test_a_release_in_parts_has_every_household_and_person_once(folder: Path) -> None:
-    bundle = released(folder, hid="hid", codebook="codebook.toml")
+    bundle = released(folder, plan(hid="hid", codebook="codebook.toml"))
     assert len(list((bundle / "public/data.parquet").iterdir())) == 6
     data = frames.read_frame(bundle / "public/data.parquet")
     assert data["hid"].to_list() == list(range(1, 41))
@@ -203,14 +196,14 @@ AGE = "table county x age, counted from the written file"
 
 
 def test_a_release_says_what_was_checked(folder: Path) -> None:
-    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    done, not_done = done_and_not(released(folder, plan(hid="hid", codebook="codebook.toml")))
     assert done == [BY_CODES, verification.RECOUNTED, *HELD, verification.RELINKED, AGE, *EXACT]
     assert not_done == []
 
 
 @pytest.mark.usefixtures("in_parts")
 def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
-    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    done, not_done = done_and_not(released(folder, plan(hid="hid", codebook="codebook.toml")))
     assert done == [BY_CODES, *HELD]
     assert not_done == [
         f"{verification.RECOUNTED}: not done: there are more than 10 records",
@@ -224,11 +217,11 @@ def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
 def test_a_release_in_csv_parts_can_be_swapped_again(folder: Path) -> None:
     content = plan(hid="hid", codebook="codebook.toml")
     content["release"] = {"out": "first", "format": "csv"}
-    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    public = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert len(list((public / "data.csv").iterdir())) == 6
     content["data"] = {"households": str(public / "data.csv"), "persons": str(public / "persons.csv"), "hid": "hid"}
     content["release"] = {"out": "second", "format": "csv"}
-    again = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    again = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert frames.read_frame(again / "data.csv").height == 40
     assert sorted(frames.read_frame(again / "persons.csv")["age"]) == sorted(people()["age"].cast(pl.String))
 
@@ -239,10 +232,10 @@ def test_the_readme_names_the_files_that_are_folders_of_parts(
 ) -> None:
     content = plan(hid="hid", codebook="codebook.toml")
     content["release"] = {"out": "short", "format": ending}
-    short = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    short = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     request.getfixturevalue("in_parts")
     content["release"] = {"out": "long", "format": ending}
-    long = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    long = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert "parts" not in (short / "README.md").read_text(encoding="utf-8")
     (line,) = [line for line in (long / "README.md").read_text(encoding="utf-8").splitlines() if "of parts" in line]
     folders = sorted(path.name for path in long.iterdir() if path.is_dir() and path.name != "tables")
@@ -255,7 +248,7 @@ def test_the_readme_names_persons_without_variables_of_their_own(folder: Path) -
     content = plan(hid="hid")
     content["tables"] = []
     content["release"] = {"out": "bundle", "accept": ["identifier:parcel"]}
-    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    public = run(prepare(plan_from(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert (public / "persons.parquet").exists()
     assert "- `persons.parquet`: the persons in them" in (public / "README.md").read_text(encoding="utf-8")
 
@@ -300,5 +293,5 @@ def test_faults_in_parts_destroy_the_bundle(
 
         monkeypatch.setattr(files, "write_parts", write_parts)
     with pytest.raises(VerificationError, match=what):
-        released(folder, hid="hid", codebook="codebook.toml")
+        released(folder, plan(hid="hid", codebook="codebook.toml"))
     assert not (folder / "bundle").exists()

@@ -15,7 +15,7 @@ from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.randomness.entropy import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
@@ -53,7 +53,7 @@ def test_decimals_go_from_plan_to_corrected_table(member: str, format_: str, kin
         "tables": [{"variables": ["income", "tenure"]}, {"variables": ["weight"]}],
         "release": {"out": "bundle", "format": format_},
     }
-    bundle = run(prepare(planned(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    bundle = run(prepare(plan_from(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
     assert audit_bundle(bundle).problems == ()
     released = read_frame(bundle / "public" / f"data.{format_}")
     for name in ("income", "weight"):

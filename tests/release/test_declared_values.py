@@ -11,11 +11,10 @@ import pytest
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.data.problems import PlanError
-from stirred.release.plan_file import planned
-from stirred.release.prepared import Prepared, prepare
+from stirred.release.prepared import Prepared
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, listing, manifest
+from tests.world import CODEBOOK_OF_HOMES, households, listing, manifest, planned, swap_plan
 
 VACANT = '[[variables]]\nname = "vacant"\nfile = "households"\ntype = "true-false"\n'
 
@@ -29,13 +28,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prepared(folder: Path, tables: list[dict[str, Any]] | None = None, **mechanism: Any) -> Prepared:
-    plan = {
-        "data": {"households": "homes.parquet", "codebook": "codebook.toml"},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": tables or [],
-        "release": {"out": "out"},
-    }
-    return prepare(planned(plan, source="plan", folder=folder))
+    plan = swap_plan(data={"id": [], "codebook": "codebook.toml"}, **mechanism)
+    return planned(folder, {**plan, "tables": tables or []})
 
 
 def response(folder: Path, variable: str, **more: Any) -> Prepared:

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.release.bundles import manifest, sha256
+from tests.world import manifest, sha256
 
 ROOT = Path(__file__).parents[2]
 

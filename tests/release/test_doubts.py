@@ -12,37 +12,27 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stirred import Entropy
 from stirred.cli.main import run as command
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.problems import StorageError
 from stirred.release.ledger.recover import recover
-from stirred.release.plan_file import planned
-from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.run import run
-from tests.release.bundles import households, listing, manifest
 from tests.release.ledger.test_verify import edit
 from tests.release.tampering import add, frame, retell, specified
+from tests.world import households, listing, manifest, released, swap_plan, world
 
 Change = Callable[[Path], object]
 
 
 def release(folder: Path, out: str, *, ledger: str | None = None, **mechanism: Any) -> Path:
-    plan = {
-        "data": {"households": "homes.parquet", "id": ["hid"]},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": [{"variables": ["county", "tenure"]}],
-        "release": {"out": out, **({} if ledger is None else {"ledger": ledger})},
-    }
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    section = {"out": out, **({} if ledger is None else {"ledger": ledger})}
+    return released(folder, swap_plan(release=section, **mechanism))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    households().write_parquet(folder / "homes.parquet")
+    folder = world(tmp_path_factory.mktemp("made"))
     release(folder, "plain")
     return folder
 
@@ -56,9 +46,7 @@ def plain(made: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """A bundle that stands committed in the ledger beside it."""
-    households().write_parquet(tmp_path / "homes.parquet")
-    Ledger.create(tmp_path / "a.ledger", dataset="homes")
-    return release(tmp_path, "bundle", ledger="a.ledger")
+    return release(world(tmp_path, ledger="homes"), "bundle", ledger="a.ledger")
 
 
 def doubts(bundle: Path, **options: Any) -> list[str]:

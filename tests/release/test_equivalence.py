@@ -13,9 +13,9 @@ import pytest
 
 from stirred import PermutationSwap
 from stirred.cli.main import run as command
-from stirred.release.plan_file import planned, read_plan
-from tests.release.bundles import files_in, households, persons, read, stirred
+from stirred.release.plan_file import plan_from, read_plan
 from tests.release.forked import Forked
+from tests.world import files_in, households, persons, read, stirred, world
 
 PLAN = """
 [data]
@@ -45,13 +45,11 @@ OPTIONS = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     homes = households()
-    homes.write_parquet(tmp_path / "homes.parquet")
-    persons(homes).write_parquet(tmp_path / "people.parquet")
     homes.write_csv(tmp_path / "homes.csv")
     persons(homes).write_csv(tmp_path / "people.csv")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, people=True)
 
 
 def public(bundle: Path) -> dict[str, bytes]:
@@ -126,7 +124,7 @@ def test_the_release_does_not_depend_on_the_number_of_processors(folder: Path) -
     ],
 )
 def test_rates_in_a_plan_are_read_exactly(text: str, rate: str | None, folder: Path) -> None:
-    from stirred.release.prepared import mechanism_of
+    from stirred.release.reading import mechanism_of
 
     (folder / "plan.toml").write_text(PLAN.replace("rate = 0.5", f"rate = {text}"), encoding="utf-8")
     expected = Fraction(rate) if rate else Fraction("0.30000000000000004")
@@ -154,7 +152,7 @@ def content(**changes: Any) -> dict[str, Any]:
 def test_the_schema_of_a_plan_accepts_this_plan_and_refuses_unknown_keys() -> None:
     import jsonschema
 
-    from stirred.release.plan_sections import json_schema
+    from stirred.release.plan_file import json_schema
 
     schema = json_schema()
     jsonschema.validate(content(), schema)
@@ -163,6 +161,8 @@ def test_the_schema_of_a_plan_accepts_this_plan_and_refuses_unknown_keys() -> No
 
 
 def test_a_variable_alone_may_be_written_without_brackets() -> None:
-    plan = planned(content(mechanism={"match": "size", "swap": "county", "rate": "1/2"}), source="plan", folder=Path())
+    plan = plan_from(
+        content(mechanism={"match": "size", "swap": "county", "rate": "1/2"}), source="plan", folder=Path()
+    )
     settings = plan.settings.dumped()
     assert (settings["match"], settings["swap"]) == (["size"], ["county"])

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stirred.cli.main import app
-from tests.release.bundles import SWAP, households, persons, stirred
+from tests.world import SWAP, households, persons, stirred
 
 TABLE = ["--table", "county x tenure"]
 

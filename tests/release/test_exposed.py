@@ -15,7 +15,7 @@ from stirred.randomness import Entropy
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.doubts import DoubtError
-from tests.release.bundles import PLAN_OF_HOMES, households, persons, stirred
+from tests.world import PLAN_OF_HOMES, households, persons, stirred
 
 WITH_PERSONS = PLAN_OF_HOMES.replace(
     'id = ["hid"]', 'persons = "persons.parquet"\nhid = "hid"\nid = ["pid"]\nrecord = "household"'

@@ -20,7 +20,7 @@ from stirred.mechanisms.records.laws.mallows import MallowsSwap
 from stirred.mechanisms.records.laws.shuffle import ShuffleSwap
 from stirred.spec.document import from_json
 from tests.mechanisms.records.sampling import swapped
-from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, assert_complete, households, stirred
+from tests.world import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, assert_complete, households, stirred, world
 
 SETTINGS = {
     "permutation": ["--rate", "1/2"],
@@ -33,9 +33,8 @@ SETTINGS = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    households(600).write_parquet(tmp_path / "homes.parquet")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, households(600))
 
 
 def options(name: str) -> list[str]:
@@ -329,8 +328,7 @@ out = "out"
 @pytest.fixture
 def three_columns_held(folder: Path) -> pl.DataFrame:
     homes = households(600).with_columns(vacant=pl.col("hid") % 2)
-    homes.write_parquet(folder / "homes.parquet")
-    (folder / "plan.toml").write_text(TWO_STAGE, encoding="utf-8")
+    world(folder, homes, plan=TWO_STAGE)
     return homes
 
 

@@ -14,13 +14,13 @@ from stirred.data.frames import read_frame
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import correct, unswap
 from stirred.randomness.entropy import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
 from stirred.release.tables import wanted_tables
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households
+from tests.world import households, released, swap_plan
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "set"
 CODEBOOK = """
@@ -51,15 +51,10 @@ def coded() -> pl.DataFrame:
     return households().with_columns(pl.col("county").rank("dense").cast(pl.Float64))
 
 
-def released(folder: Path, file: str, **changes: Any) -> Path:
+def release(folder: Path, file: str, **changes: Any) -> Path:
     tables = changes.pop("tables", [{"variables": ["county", "tenure"]}, {"variables": ["size"]}])
-    content: dict[str, Any] = {
-        "data": {"households": file, "id": ["hid"], **changes.pop("data", {})},
-        "mechanism": {"match": "size", "swap": "county", "rate": "1/2", **changes},
-        "tables": tables,
-        "release": {"out": "bundle"},
-    }
-    return run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os())
+    data = {"households": file, **changes.pop("data", {})}
+    return released(folder, {**swap_plan(data=data, release={"out": "bundle"}, **changes), "tables": tables})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +62,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("labels")
     coded().write_csv(folder / "homes.csv")
     (folder / "codebook.toml").write_text(CODEBOOK)
-    return released(folder, "homes.csv", data={"codebook": "codebook.toml"})
+    return release(folder, "homes.csv", data={"codebook": "codebook.toml"})
 
 
 def test_labels_of_the_codebook_stand_between_the_codes_and_the_counts(bundle: Path) -> None:
@@ -119,7 +114,7 @@ def test_labels_of_a_statistics_package_need_no_codebook(tmp_path: Path) -> None
     pyreadstat = pytest.importorskip("pyreadstat")
     names = {1.0: "East", 2.0: "North", 3.0: "South", 4.0: "West"}
     pyreadstat.write_sav(coded().to_pandas(), str(tmp_path / "homes.sav"), variable_value_labels={"county": names})
-    made = released(tmp_path, "homes.sav")
+    made = release(tmp_path, "homes.sav")
     table = read_frame(made / "public/tables/county-x-tenure.csv")
     assert table.select("county", "county_label").row(0) == ("1", "East")
     assert audit_bundle(made).problems == ()
@@ -128,7 +123,7 @@ def test_labels_of_a_statistics_package_need_no_codebook(tmp_path: Path) -> None
 def test_noisy_tables_have_labels_too(tmp_path: Path) -> None:
     coded().write_parquet(tmp_path / "homes.parquet")
     (tmp_path / "codebook.toml").write_text(CODEBOOK)
-    made = released(
+    made = release(
         tmp_path,
         "homes.parquet",
         data={"codebook": "codebook.toml"},
@@ -154,7 +149,7 @@ def test_sums_have_labels_as_counts_have(name: str, sums: str, tmp_path: Path) -
     if "values" in content["mechanism"]:
         content["mechanism"].pop("values")
         content["mechanism"]["sums"][0]["column"] = "size"
-    bundle = run(prepare(planned(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    bundle = run(prepare(plan_from(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
     table = read_frame(bundle / f"public/tables/{sums}.csv")
     assert table.columns[table.columns.index("county_label") + 1] == "sum"
     assert table["county_label"][0] == "East, upper"

@@ -30,20 +30,12 @@ from stirred.release.ledger.recover import recover
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.resume import resume
-from stirred.release.run import remaining, run
+from stirred.release.run import remaining, resume, run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
-from tests.release.bundles import (
-    PLAN_OF_HOMES,
-    files_in,
-    households,
-    listing,
-    sha256,
-    stirred,
-)
 from tests.release.forked import Forked, exit_code_of
 from tests.release.killed_run import POINTS, arrange
+from tests.world import PLAN_OF_HOMES, files_in, households, listing, sha256, stirred, world
 
 LIMIT = """
 [[limits]]
@@ -62,10 +54,7 @@ def plan_text(*, out: str = "out", rate: str = "1/2", ledger: str = "a.ledger") 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    households(600).write_parquet(tmp_path / "homes.parquet")
-    (tmp_path / "plan.toml").write_text(plan_text(), encoding="utf-8")
-    Ledger.create(tmp_path / "a.ledger", dataset="six hundred homes")
-    return tmp_path
+    return world(tmp_path, households(600), plan=plan_text(), ledger="six hundred homes")
 
 
 def released(folder: Path, **settings: str) -> Path:

@@ -11,16 +11,14 @@ import pytest
 
 from stirred.audit.bundle import audit_bundle
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
-from stirred.release.prepared import Prepared, prepare
+from stirred.release.prepared import Prepared
 from stirred.release.publish import PublishError, publish
-from stirred.release.resume import resume
-from stirred.release.run import run
+from stirred.release.run import resume, run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
-from tests.release.bundles import households, stirred
+from tests.world import households, planned, stirred, swap_plan
 
 
 @pytest.fixture
@@ -31,12 +29,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prepared(folder: Path, out: str, accept: Sequence[str] = (), **mechanism: Any) -> Prepared:
-    content = {
-        "data": {"households": "homes.parquet", "id": ["hid"]},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "release": {"out": out, "ledger": "homes.ledger", "accept": list(accept)},
-    }
-    return prepare(planned(content, source="plan", folder=folder))
+    release = {"out": out, "ledger": "homes.ledger", "accept": list(accept)}
+    return planned(folder, swap_plan(tables=(), release=release, **mechanism))
 
 
 def entries(folder: Path) -> int:

@@ -16,11 +16,10 @@ from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.csv_text import formula_doubts
-from stirred.release.plan_file import planned
-from stirred.release.prepared import prepare
+from stirred.release.plan_file import plan_from
 from stirred.release.run import run
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households
+from tests.world import households, planned, world
 
 Out = pytest.CaptureFixture[str]
 NASTY = "c|<img src=x onerror=a()>[k](javascript:b())*_`"
@@ -41,8 +40,7 @@ def plan(**more: Any) -> dict[str, Any]:
 
 
 def prepared(folder: Path, content: dict[str, Any], homes: pl.DataFrame) -> Any:
-    homes.write_parquet(folder / "homes.parquet")
-    return prepare(planned(content, source="plan", folder=folder))
+    return planned(world(folder, homes), content)
 
 
 def test_no_name_becomes_a_tag_a_link_or_a_heading_on_a_page(tmp_path: Path) -> None:
@@ -201,6 +199,6 @@ def test_sections_of_a_misspelt_mechanism_do_not_hide_its_near_name() -> None:
         "release": {"out": "bundle"},
     }
     with pytest.raises(StirredError) as error:
-        planned(content, source="plan.toml", folder=Path())
+        plan_from(content, source="plan.toml", folder=Path())
     (problem,) = error.value.problems
     assert 'did you mean "survey-estimates"?' in problem.remedy

@@ -19,7 +19,7 @@ from stirred.release.ledger import Ledger, Policy
 from stirred.release.publish import PublishError, publish
 from stirred.spec.document import from_json
 from stirred.spec.exact import exact
-from tests.release.bundles import (
+from tests.world import (
     CODEBOOK_OF_HOMES,
     assert_refused,
     files_in,
@@ -28,6 +28,7 @@ from tests.release.bundles import (
     manifest,
     sha256,
     stirred,
+    world,
 )
 
 # A county where nobody lives is declared too.
@@ -63,11 +64,9 @@ LATER = PLAN.partition('"noisy-tables"\n')[2].partition("[[tables]]")[0]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    households(600).write_parquet(tmp_path / "homes.parquet")
-    (tmp_path / "codebook.toml").write_text(CODEBOOK, encoding="utf-8")
-    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    (tmp_path / "codebook.toml").write_text(CODEBOOK, encoding="utf-8")
+    return world(tmp_path, households(600), plan=PLAN)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
 from stirred.release.prepared import OF_TABLES, OURS
-from tests.release.bundles import households, stirred
 from tests.release.test_public_edition import CASES, ptable
+from tests.world import households, stirred
 
 SOURCE = Path(__file__).parents[2] / "src" / "stirred"
 NAMED = {"alias", "with_row_index", "len", "to_frame", "value_counts", "col", "Series", "group_by", "over", "sort"}

@@ -33,8 +33,8 @@ from tests.mechanisms.tables.test_table_bundles import GROUPS, PLANS, toy_toml
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 from tests.mechanisms.topdown.people import CODES, people, wards
 from tests.release import test_record_swaps
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
 from tests.survey.estimates.asked import estimate
+from tests.world import CODEBOOK_OF_HOMES, households, persons, stirred
 
 Frames = Mapping[str, pl.DataFrame]
 Change = Callable[[Frames, np.random.Generator], Frames]

@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data import place as place_module
@@ -26,14 +25,11 @@ from stirred.release import scan
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.problems import StorageError, bad_storage
 from stirred.release.ledger.recover import recover
-from stirred.release.plan_file import read_plan
-from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.run import run
 from stirred.spec.document import from_json
-from tests.release.bundles import PLAN_OF_HOMES, files_in, households, listing
 from tests.release.forked import exit_code_of
 from tests.release.killed_publish import POINTS, arrange
+from tests.world import PLAN_OF_HOMES, files_in, listing, released, world
 
 Out = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
@@ -42,11 +38,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release with a ledger."""
-    folder = tmp_path_factory.mktemp("made")
-    households().write_parquet(folder / "homes.parquet")
-    Ledger.create(folder / "a.ledger", dataset="sixty homes")
-    (folder / "plan.toml").write_text(f'{PLAN_OF_HOMES}ledger = "a.ledger"\n', encoding="utf-8")
-    run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+    plan = f'{PLAN_OF_HOMES}ledger = "a.ledger"\n'
+    folder = world(tmp_path_factory.mktemp("made"), plan=plan, ledger="sixty homes")
+    released(folder)
     return folder
 
 
@@ -89,7 +83,7 @@ def test_the_ledger_keeps_the_names_that_whoever_published_accepted(
     with monkeypatch.context() as patched:
         patched.setattr(
             scan,
-            "_identifying",
+            "_to_accept",
             lambda *_: iter([identifier_doubt(pl.Series("tenure", [], dtype=pl.String), "looks like one")]),
         )
         with pytest.raises(PublishError, match=r'accept=\["identifier:tenure"\]') as caught:
@@ -382,10 +376,7 @@ def test_the_manifest_is_for_its_owner_alone_and_publish_looks(folder: Path) -> 
 @pytest.fixture(scope="module")
 def unaccounted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release without a ledger."""
-    folder = tmp_path_factory.mktemp("unaccounted")
-    households().write_parquet(folder / "homes.parquet")
-    (folder / "plan.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
-    return run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+    return released(world(tmp_path_factory.mktemp("unaccounted"), plan=PLAN_OF_HOMES))
 
 
 def test_a_release_without_a_ledger_is_refused_where_one_is_required(

@@ -21,42 +21,42 @@ from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.frames import read_frame
 from stirred.release import publish as module
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
 from stirred.release.scan import scan_bundle
 from stirred.spec.doubts import DoubtError
-from tests.release.bundles import files_in, households, in_own_process, listing, manifest, persons, sha256, undoubted
 from tests.release.tampering import add, copied, frame, retell, specified, text, told
+from tests.world import (
+    files_in,
+    households,
+    in_own_process,
+    listing,
+    manifest,
+    released,
+    sha256,
+    swap_plan,
+    undoubted,
+    world,
+)
 
 Out = pytest.CaptureFixture[str]
 
 
 def content(format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": [{"variables": ["county", "tenure"]}, {"name": "Ages", "variables": ["county", "age"]}],
-        "release": {"out": "bundle", "format": format_},
-    }
-
-
-def release(folder: Path, plan: dict[str, Any], entropy: Entropy | None = None) -> Path:
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=entropy or Entropy.from_os())
+    plan = swap_plan(people=True, release={"out": "bundle", "format": format_}, **mechanism)
+    return {**plan, "tables": [*plan["tables"], {"name": "Ages", "variables": ["county", "age"]}]}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Bundles of one file: in both formats, seeded, and at a rate that promises nothing."""
-    folder = tmp_path_factory.mktemp("made")
-    homes = households()
-    homes.write_parquet(folder / "homes.parquet")
-    persons(homes).write_parquet(folder / "people.parquet")
+    folder = world(tmp_path_factory.mktemp("made"), people=True)
     plans = {"parquet": content(), "csv": content("csv"), "seeded": content(), "infinite": content(rate="1")}
     plans["infinite"]["release"]["accept"] = ["nothing-promised"]
     for name, plan in plans.items():
-        release(folder, plan, Entropy.from_seed("x") if name == "seeded" else None)
+        released(folder, plan, Entropy.from_seed("x") if name == "seeded" else None)
         (folder / "bundle").rename(folder / name)
     return folder
 
@@ -129,7 +129,7 @@ def test_a_bundle_without_persons_tables_or_identifiers_is_published(tmp_path: P
         "mechanism": {"swap": ["county"], "rate": "1/2"},
         "release": {"out": "bundle"},
     }
-    publish(release(tmp_path, plan), tmp_path / "out")
+    publish(released(tmp_path, plan), tmp_path / "out")
     assert "data.parquet" in files_in(tmp_path / "out")
 
 
@@ -648,7 +648,7 @@ def test_a_title_and_a_purpose_of_any_signs_are_published(made: Path, tmp_path: 
         shutil.copyfile(made / name, tmp_path / name)
     plan = content()
     plan["release"] |= {"title": signs, "purpose": f"# {signs}"}
-    assert publish(release(tmp_path, plan), tmp_path / "out", dry_run=True).files
+    assert publish(released(tmp_path, plan), tmp_path / "out", dry_run=True).files
 
 
 def test_rows_of_tables_are_published_in_their_own_order(bundle: Path, tmp_path: Path) -> None:
@@ -718,9 +718,9 @@ def test_a_column_that_tells_records_apart_is_refused_until_it_is_accepted_by_na
         "release": {"out": "bundle"},
     }
     with pytest.raises(DoubtError, match=r'accept=\["identifier:income"\]'):
-        release(tmp_path, plan)
+        released(tmp_path, plan)
     # As a bundle that another version made, or somebody without these checks.
-    prepared = undoubted(prepare(planned(plan, source="plan", folder=tmp_path)))
+    prepared = undoubted(prepare(plan_from(plan, source="plan", folder=tmp_path)))
     bundle = run(prepared, entropy=Entropy.from_os())
     told = refusal(bundle, capsys)
     assert '"income" is different for every record, and it is released as it is' in told

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.release.bundles import households, persons, stirred
+from tests.world import households, stirred, world
 
 AT_RISK = """
 name = "targeted-record-swap"
@@ -51,9 +51,7 @@ def folder(tmp_path: Path) -> Path:
         minors=pl.lit(0),
         race=pl.lit("w"),
     )
-    homes.write_parquet(tmp_path / "homes.parquet")
-    persons(homes).write_parquet(tmp_path / "people.parquet")
-    return tmp_path
+    return world(tmp_path, homes, people=True)
 
 
 def done(folder: Path, *command: str | Path, code: int = 0) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from stirred.cli.main import run as command
 from stirred.data.problems import PlanError
-from stirred.release.plan_file import planned, read_plan
+from stirred.release.plan_file import plan_from, read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.problems import StirredError
 
@@ -41,7 +41,7 @@ def plan(folder: Path, data: dict[str, Any], **sections: Any) -> dict[str, Any]:
 
 
 def prepared(folder: Path, data: dict[str, Any], **sections: Any) -> Any:
-    return prepare(planned(plan(folder, data, **sections), source="plan.toml", folder=folder))
+    return prepare(plan_from(plan(folder, data, **sections), source="plan.toml", folder=folder))
 
 
 def test_a_flat_file_of_persons_promises_for_one_person(folder: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_file_of_which_nobody_says_what_a_row_is_has_records(folder: Path) -> 
 def test_the_unit_of_the_mechanism_goes_before_the_record_type(folder: Path) -> None:
     content = plan(folder, {"file": "people.csv", "record": "person"})
     content["mechanism"]["unit"] = "worker"
-    found = prepare(planned(content, source="plan.toml", folder=folder))
+    found = prepare(plan_from(content, source="plan.toml", folder=folder))
     assert found.plan.specification.input_premetric.unit == "worker"
 
 
@@ -108,8 +108,8 @@ def test_files_that_do_not_go_together_are_refused(
 
 def test_a_kept_plan_of_a_flat_file_has_the_same_unit(folder: Path) -> None:
     """What is kept has its defaults written out; a resumed run must promise the same."""
-    first = planned(plan(folder, {"file": "people.csv", "record": "person"}), source="plan.toml", folder=folder)
-    kept = planned(first.plan.model_dump(), source="plan.toml", folder=folder)
+    first = plan_from(plan(folder, {"file": "people.csv", "record": "person"}), source="plan.toml", folder=folder)
+    kept = plan_from(first.model_dump(), source="plan.toml", folder=folder)
     assert prepare(kept).plan.specification == prepare(first).plan.specification
 
 

@@ -14,20 +14,21 @@ from typing import Any
 import polars as pl
 import pytest
 
+from stirred.audit.bundle import CheckedBundle
 from stirred.data import uniqueness
 from stirred.data.child import child
 from stirred.data.place import Place
 from stirred.data.problems import PlanError
 from stirred.release import rehearsal
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.rehearsal import bytes_needed
 from stirred.release.run import run
 from stirred.report import charts
-from tests.release.bundles import households, listing, persons
 from tests.release.forked import Forked
+from tests.world import households, listing, persons
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def plan(**sections: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
 def assert_refused(folder: Path, content: dict[str, Any], words: str) -> None:
     before = listing(folder)
     with pytest.raises(PlanError, match=words):
-        run(prepare(planned(content, source="plan.toml", folder=folder)))
+        run(prepare(plan_from(content, source="plan.toml", folder=folder)))
     assert listing(folder) == before
     assert not list(Ledger.open(folder / "a.ledger").entries())
 
@@ -82,7 +83,7 @@ def test_a_table_of_a_person_column_that_is_not_released_is_refused_in_the_plan(
     content = plan(mechanism={"hold": ["size", "tenure", "age"]}, tables=[{"variables": ["county", "sex"]}])
     assert_refused(folder, content, 'no released column "sex"')
     content["tables"] = [{"variables": ["county", "age"]}]
-    out = run(prepare(planned(content, source="plan.toml", folder=folder)))
+    out = run(prepare(plan_from(content, source="plan.toml", folder=folder)))
     assert (out / "public" / "tables" / "county-x-age.csv").exists()
 
 
@@ -111,12 +112,10 @@ def test_the_room_that_is_asked_for_holds_the_bundle_and_is_not_far_above(folder
     homes.write_parquet(folder / "homes.parquet")
     persons(homes).with_columns(sex=pl.col("age") % 2).write_parquet(folder / "persons.parquet")
     content = plan(release={"format": format_}, tables=[{"variables": ["county", "age"]}])
-    prepared = prepare(planned(content, source="plan.toml", folder=folder))
+    prepared = prepare(plan_from(content, source="plan.toml", folder=folder))
     out = run(prepared)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    assert (
-        size <= bytes_needed(prepared, prepared.plan.files(prepared.mechanism, prepared.data)) <= 4 * size + (9 << 20)
-    )
+    assert size <= bytes_needed(prepared) <= 4 * size + (9 << 20)
 
 
 # ---- charts -----------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ def test_a_chart_that_cannot_be_drawn_leaves_a_report_that_says_so(
 ) -> None:
     """The engine of the charts ends its process where memory is short: that of the run must not be it."""
     monkeypatch.setattr(charts, "_DRAWS", "tests.audit.deadly:draws")
-    out = run(prepare(planned(plan(), source="plan.toml", folder=folder)))
+    out = run(prepare(plan_from(plan(), source="plan.toml", folder=folder)))
     for edition in ("public", "internal"):
         text = (out / edition / "report.html").read_text(encoding="utf-8")
         assert charts.NOT_DRAWN in text
@@ -153,7 +152,7 @@ def test_charts_are_drawn_once_and_before_the_draw(folder: Path, monkeypatch: py
         return real(function, arguments, seconds=seconds)
 
     monkeypatch.setattr(child, "ask", counted)
-    out = run(prepare(planned(plan(), source="plan.toml", folder=folder)))
+    out = run(prepare(plan_from(plan(), source="plan.toml", folder=folder)))
     assert "<svg" in (out / "public" / "report.html").read_text(encoding="utf-8")
     assert [entries for entries, _ in drawn] == [0, 0]  # the exposed records, and the curve of losses
     assert len({*drawn}) == len(drawn)
@@ -191,7 +190,7 @@ out = "out"
 
 def dies_when_it_was_drawn() -> None:
     patch = pytest.MonkeyPatch()
-    patch.setattr(rehearsal, "audit_pages", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    patch.setattr(CheckedBundle, "look", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     patch.setattr(uniqueness, "MOST_EXPOSED", Fraction(1))
 
 
@@ -207,13 +206,13 @@ def killed_while_rehearsing(folder: Path) -> Path:
 
 def test_a_plan_of_the_same_folder_removes_a_draw_that_a_killed_rehearsal_left(folder: Path) -> None:
     left = killed_while_rehearsing(folder)
-    prepare(planned(plan(release={"out": "other"}), source="plan.toml", folder=folder))
+    prepare(plan_from(plan(release={"out": "other"}), source="plan.toml", folder=folder))
     assert not left.exists()
     assert not (folder / ".out.partial").exists()
 
 
 def test_publish_removes_a_draw_that_a_killed_rehearsal_left(folder: Path) -> None:
-    run(prepare(planned(plan(release={"out": "made"}), source="plan.toml", folder=folder)))
+    run(prepare(plan_from(plan(release={"out": "made"}), source="plan.toml", folder=folder)))
     left = killed_while_rehearsing(folder)
     publish(folder / "made", folder / "site")
     assert not left.exists()

@@ -13,7 +13,7 @@ from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.kernels import changed as selected_shares
 from stirred.release.advice import relatives, stronger
 from stirred.utility.comparison import compare_mechanisms
-from tests.release.bundles import households
+from tests.world import households
 
 RESPONSE = {"respond": "tenure", "values": ["owned", "rented"], "change": "1/5"}
 

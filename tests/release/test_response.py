@@ -17,14 +17,14 @@ from stirred.cli.main import run as command
 from stirred.mechanisms.protocol import VerificationError
 from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
 from stirred.spec.document import from_json
 from stirred.spec.exact import ln
 from stirred.spec.invariant import Margin
-from tests.release.bundles import households, manifest, persons, stirred
+from tests.world import households, manifest, released, stirred, swap_plan, world
 
 COUNTIES = ["East", "North", "South", "West", "Isles"]
 ON: dict[str, dict[str, Any]] = {
@@ -39,29 +39,18 @@ def homes() -> pl.DataFrame:
 
 
 def content(role: str, out: str, **more: Any) -> dict[str, Any]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
-        "mechanism": {"name": "response-swap", "match": ["size"], "swap": ["county"], "rate": "1/2", **ON[role]},
-        "tables": [
-            {"variables": ["county", "tenure"]},
-            {"variables": ["size", "kind"]},
-            {"variables": ["kind", "age"]},
-        ],
-        "release": {"out": out, **more},
-    }
+    tables = [("county", "tenure"), ("size", "kind"), ("kind", "age")]
+    return swap_plan(people=True, tables=tables, release={"out": out, **more}, name="response-swap", **ON[role])
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    homes().write_parquet(tmp_path / "homes.parquet")
-    persons(homes()).write_parquet(tmp_path / "people.parquet")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, homes(), people=True)
 
 
 def release(folder: Path, role: str, out: str = "out", *, entropy: Entropy | None = None, **more: Any) -> Path:
-    plan = planned(content(role, out, **more), source="plan", folder=folder)
-    return run(prepare(plan), entropy=entropy or Entropy.from_os())
+    return released(folder, content(role, out, **more), entropy)
 
 
 # ---- the bundle ----------------------------------------------------------------------------------------
@@ -130,11 +119,11 @@ def test_the_report_says_both_promises_and_what_the_response_did(folder: Path, r
 
 
 def test_the_loss_is_that_of_the_response_or_of_both(folder: Path) -> None:
-    shown = [prepare(planned(content(role, "out"), source="plan", folder=folder)).plan.epsilon for role in ON]
+    shown = [prepare(plan_from(content(role, "out"), source="plan", folder=folder)).plan.epsilon for role in ON]
     assert shown[0] == ln(16)
     plain = content("swap", "out")
     plain["mechanism"] = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
-    assert shown[1] == ln(8) + prepare(planned(plain, source="plan", folder=folder)).plan.epsilon
+    assert shown[1] == ln(8) + prepare(plan_from(plain, source="plan", folder=folder)).plan.epsilon
 
 
 def test_seeded_runs_repeat_and_others_do_not(folder: Path) -> None:
@@ -211,7 +200,7 @@ def test_values_come_from_the_codebook_and_are_kept_in_the_manifest(folder: Path
         del wanted["data"][key]
     wanted["data"] |= {"codebook": "codes.toml", "id": ["hid"]}
     wanted["tables"] = []
-    bundle = run(prepare(planned(wanted, source="plan", folder=folder)), entropy=Entropy.from_os())
+    bundle = run(prepare(plan_from(wanted, source="plan", folder=folder)), entropy=Entropy.from_os())
     assert manifest(bundle)["plan"]["mechanism"]["values"] == ["owned", "rented", "free"]
     assert audit_bundle(bundle).passed
     assert pl.read_parquet(bundle / "public" / "data.parquet")["tenure"].is_in(["owned", "rented", "free"]).all()
@@ -298,7 +287,7 @@ def test_a_response_is_only_for_the_member_that_has_one(folder: Path) -> None:
 
 def test_a_column_that_tells_the_perturbed_one_is_warned_of(folder: Path) -> None:
     homes().with_columns(own=pl.col("tenure") == "owned").write_parquet(folder / "homes.parquet")
-    doubts = prepare(planned(content("hold", "out"), source="plan", folder=folder)).doubts
+    doubts = prepare(plan_from(content("hold", "out"), source="plan", folder=folder)).doubts
     (doubt,) = [doubt for doubt in doubts if doubt.name == "tells-response:own"]
     assert '"own" is released and determines "tenure"' in doubt.what
     assert doubt.refuses
@@ -371,7 +360,7 @@ def test_without_match_variables_and_with_nothing_else_held(folder: Path, role: 
     wanted = content(role, "out")
     wanted["data"], wanted["tables"] = {"households": "homes.parquet"}, []
     wanted["mechanism"]["match"] = []
-    prepared = prepare(planned(wanted, source="plan", folder=folder))
+    prepared = prepare(plan_from(wanted, source="plan", folder=folder))
     assert prepared.plan.epsilon == (ln(16) if role == "swap" else ln(8))
     bundle = run(prepared, entropy=Entropy.from_os())
     publish(bundle, folder / "published")
@@ -385,7 +374,7 @@ def test_the_page_for_readers_names_the_response_where_nothing_else_is_held(fold
     plan["data"] = {"households": "homes.parquet", "id": ["hid"]}
     plan["mechanism"]["hold"] = ["size", "tenure"]
     plan["tables"] = []
-    bundle = run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    bundle = run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
     for page in ("README.md", "report.html"):
         text = (bundle / "public" / page).read_text(encoding="utf-8")
         assert "held variables" not in text

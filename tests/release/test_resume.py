@@ -21,27 +21,22 @@ from stirred.cli.main import run as command
 from stirred.data import place as places
 from stirred.data.place import Place, claimed
 from stirred.data.problems import PlanError
-from stirred.release.kept import Kept, _code_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.recover import recover
-from stirred.release.plan_file import planned, read_plan
+from stirred.release.plan_file import plan_from, read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.resume import resume
-from stirred.release.run import run
-from tests.release.bundles import PLAN_OF_HOMES, files_in, households, listing, sha256, stirred
+from stirred.release.run import RunRecord, _code_of, resume, run
 from tests.release.forked import Forked, exit_code_of
 from tests.release.killed_run import arrange
+from tests.world import PLAN_OF_HOMES, files_in, households, listing, sha256, stirred, world
 
 PLAN = f'{PLAN_OF_HOMES}purpose = "a test"\nledger = "a.ledger"\n'
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    households(600).write_parquet(tmp_path / "homes.parquet")
-    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
-    Ledger.create(tmp_path / "a.ledger", dataset="six hundred homes")
-    return tmp_path
+    return world(tmp_path, households(600), plan=PLAN, ledger="six hundred homes")
 
 
 def killed(folder: Path, point: str, *options: str) -> None:
@@ -200,7 +195,7 @@ def other_version(folder: Path) -> None:
 def other_rate(folder: Path) -> None:
     record = Place(out=folder / "out").hidden / "resume" / "release.json"
     content = json.loads(record.read_text())
-    content["plan"]["mechanism"]["rate"] = "1/3"
+    content["plan"] = re.sub(r"rate = .*", 'rate = "1/3"', content["plan"])
     record.write_text(json.dumps(content))
 
 
@@ -342,9 +337,9 @@ def test_a_plan_is_kept_as_it_is(tmp_path: Path) -> None:
         "release": {"out": "out"},
         "safes": {"people": "vetted", "context": {"sender": "the agency"}},
     }
-    prepared = prepare(planned(content, source="here", folder=tmp_path))
-    kept = Kept.of(prepared, ledger={})
-    assert Kept.read(kept.written, where="").planned.plan == prepared.planned.plan
+    prepared = prepare(plan_from(content, source="here", folder=tmp_path))
+    kept = RunRecord.of(prepared, ledger={})
+    assert RunRecord.read(kept.written, where="").plan_file.model_dump() == prepared.plan_file.model_dump()
 
 
 def test_the_leftover_of_a_run_that_died_before_its_draw_is_removed_by_the_next(folder: Path) -> None:
@@ -441,7 +436,7 @@ def test_what_is_published_is_what_was_reserved_whoever_had_the_doubts(folder: P
             "mechanism": {**roles, **own},
             "release": {"out": out, "ledger": "a.ledger", "accept": accept},
         }
-        run(prepare(planned(asked, source="plan", folder=folder)))
+        run(prepare(plan_from(asked, source="plan", folder=folder)))
     assert [entry.status for entry in Ledger.open(folder / "a.ledger").entries()] == ["committed", "committed"]
     said = json.loads((folder / "two/public/specification.json").read_text(encoding="utf-8"))["assumptions"]
     assert [line for line in said if "accepted" in line] == [
@@ -460,12 +455,8 @@ def test_resume_tells_scripts_what_a_release_tells_them_of_the_ledger(folder: Pa
 def test_the_password_of_a_ledger_is_not_kept_and_is_asked_for_again(folder: Path) -> None:
     address = "postgresql://ana:S3cret@db.example.org/census?sslmode=require&password=S3cret"
     made = prepare(read_plan(folder / "plan.toml"))
-    kept = Kept.of(replace(made, planned=made.planned.accounted_in(address)), ledger={"name": "x"})
+    kept = RunRecord.of(replace(made, plan_file=made.plan_file.accounted_in(address)), ledger={"name": "x"})
     assert b"S3cret" not in kept.written
-    read = Kept.read(kept.written, where="out").planned
+    read = RunRecord.read(kept.written, where="out").plan_file
     assert read.ledger == "postgresql://ana@db.example.org/census?sslmode=require"
     assert read.accounted_in(address).ledger == address
-    # What an earlier version kept has it, and is read.
-    old = json.loads(kept.written)
-    old["plan"]["release"]["ledger"] = address
-    assert Kept.read(json.dumps(old).encode(), where="out").planned.ledger == address

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from stirred import Entropy
-from stirred.release.plan_file import planned
-from stirred.release.prepared import prepare
+from stirred.release.plan_file import plan_from
 from stirred.release.publish import publish
-from stirred.release.run import run
 from stirred.report.safes import CONTEXT, SAFES, spoken_to
 from stirred.spec import catalogue
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households, manifest
+from tests.world import manifest, released, world
 
 SHEET: dict[str, Any] = {
     **{name: f"our <b>{name}</b> & more" for name in SAFES},
@@ -31,9 +28,8 @@ PLAN: dict[str, Any] = {
 
 
 def release(folder: Path, safes: dict[str, Any] | None) -> Path:
-    households().write_parquet(folder / "homes.parquet")
     plan = copy.deepcopy(PLAN) if safes is None else {**copy.deepcopy(PLAN), "safes": safes}
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return released(world(folder), plan)
 
 
 def page(bundle: Path, edition: str) -> str:
@@ -104,6 +100,6 @@ def test_an_infinite_or_free_budget_is_not_called_a_bound() -> None:
 )
 def test_unknown_keys_and_other_things_than_text_are_refused(safes: dict[str, Any], says: str) -> None:
     with pytest.raises(StirredError) as caught:
-        planned({**PLAN, "safes": safes}, source="plan.toml", folder=Path())
+        plan_from({**PLAN, "safes": safes}, source="plan.toml", folder=Path())
     assert says in str(caught.value)
     assert "plan.toml [safes]" in str(caught.value)

@@ -17,8 +17,7 @@ from stirred.cli.main import run as command
 from stirred.cli.plan import SCHEMAS
 from stirred.data.codebook_file import parse_codebook
 from stirred.release.ledger import LedgerError, Policy
-from stirred.release.plan_file import planned
-from stirred.release.plan_sections import PlanFile
+from stirred.release.plan_file import PlanFile, plan_from
 from tests.docs.code_blocks import read_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +127,7 @@ def test_schema_and_reader_agree_on_a_policy(policy: dict[str, Any], accepted: b
 def test_every_key_of_a_policy_is_in_the_documentation() -> None:
     text = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
     rows = "".join(line for line in text.splitlines() if line.startswith("| `"))
-    own = ("PolicyDocument", "LimitDocument", "UnitDocument", "CopiesDocument", "InvariantsDocument")
+    own = ("Policy", "Limit", "StatedFactor", "StatedCopies", "AcceptableInvariants")
     keys = {key.rpartition(".")[2] for key, _ in properties(made("policy")) if key.startswith((".", *own))}
     assert len(keys) > 12
     assert [key for key in sorted(keys) if f"`{key}`" not in rows] == []
@@ -175,7 +174,7 @@ def with_setting(section: str, key: str, value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("section", "key", "value"), ACCEPTED)
 def test_schema_and_reader_accept(section: str, key: str, value: Any) -> None:
-    planned(with_setting(section, key, value), source="plan", folder=Path())
+    plan_from(with_setting(section, key, value), source="plan", folder=Path())
     jsonschema.validate(with_setting(section, key, value), made("plan"))
 
 
@@ -184,7 +183,7 @@ def test_schema_and_reader_refuse(section: str, key: str, value: Any) -> None:
     from stirred.data.problems import PlanError
 
     with pytest.raises(PlanError):
-        planned(with_setting(section, key, value), source="plan", folder=Path())
+        plan_from(with_setting(section, key, value), source="plan", folder=Path())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(with_setting(section, key, value), made("plan"))
 

@@ -13,13 +13,13 @@ from stirred import PermutationSwap
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.spec.document import from_json, to_json
 from stirred.spec.domain import after_imputation
 from stirred.spec.explain import explain
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households
+from tests.world import households, swap_plan
 
 ARGUMENTS = ["homes.csv", "--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
 
@@ -32,12 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared(data: dict[str, Any], **mechanism: Any) -> Any:
-    content = {
-        "data": {"households": "homes.csv", "id": ["hid"], **data},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "release": {"out": "bundle"},
-    }
-    return prepare(planned(content, source="plan.toml", folder=Path()))
+    plan = swap_plan(tables=(), data={"households": "homes.csv", **data}, release={"out": "bundle"}, **mechanism)
+    return prepare(plan_from(plan, source="plan.toml", folder=Path()))
 
 
 def test_a_plan_that_says_nothing_makes_no_claim(folder: Path) -> None:

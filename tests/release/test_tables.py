@@ -16,13 +16,13 @@ from stirred.data.problems import PlanError
 from stirred.inference.swapped_release import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.release import tables as module
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate, wanted_tables
 from stirred.spec.spelling import crossed
 from tests.depth import examples
-from tests.release.bundles import households, persons, read
+from tests.world import households, persons, read
 
 ROWS = st.lists(st.tuples(st.sampled_from(["x", "y", None]), st.integers(0, 2)), min_size=1, max_size=12)
 
@@ -160,7 +160,7 @@ def declared_release(
         ],
         "release": {"out": "out", "format": format_},
     }  # fmt: skip
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.mark.parametrize("format_", ["parquet", "csv"])

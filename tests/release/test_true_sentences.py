@@ -10,19 +10,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.mechanisms.records.plan import SwapPlan
 from stirred.release.ledger import Ledger
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
-from stirred.release.run import run
 from stirred.spec import compose
 from stirred.spec.document import from_json, to_json
 from stirred.spec.explain import explain
 from stirred.spec.number_text import percent
-from tests.release.bundles import households, persons, stirred
+from tests.world import households, persons, released, stirred, swap_plan
 
 RESPONSE = {"name": "response-swap", "respond": "tenure", "values": ["owned", "rented"], "change": "1/5"}
 
@@ -33,18 +31,9 @@ def write(folder: Path, homes: pl.DataFrame) -> None:
 
 
 def content(*, people: bool = False, tables: list[list[str]] | None = None, out: str = "out", **more: Any) -> Any:
-    data = {"households": "homes.parquet", "hid": "hid"}
     release = {"out": out, **({"ledger": more.pop("ledger")} if "ledger" in more else {})}
-    return {
-        "data": {**data, "persons": "people.parquet", "id": ["pid"]} if people else data,
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **more},
-        "tables": [{"variables": variables} for variables in tables or []],
-        "release": release,
-    }
-
-
-def bundle(folder: Path, plan: Any) -> Path:
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    data = {"hid": "hid", "id": ["pid"] if people else []}
+    return swap_plan(people=people, tables=tables or (), data=data, release=release, **more)
 
 
 # ---- what was compared, record by record ---------------------------------------------------------------
@@ -55,7 +44,7 @@ def test_only_variables_that_stayed_as_they_were_are_called_identical_to_the_inp
     tmp_path: Path, mechanism: dict[str, Any]
 ) -> None:
     write(tmp_path, households())
-    out = bundle(tmp_path, content(**mechanism))
+    out = released(tmp_path, content(**mechanism))
     page = (out / "public" / "report.html").read_text()
     rows = re.findall(r"<tr><td>([^<]*record by record)</td><td[^>]*>[^<]*</td><td>([^<]*)</td>", page)
     found = dict(rows)
@@ -83,7 +72,7 @@ def with_untouched(count: int = 4, of: int = 60) -> pl.DataFrame:
 def test_records_published_exactly_stand_in_specification_ledger_and_pages(tmp_path: Path) -> None:
     write(tmp_path, with_untouched())
     Ledger.create(tmp_path / "ledger.db", dataset="homes")
-    out = bundle(tmp_path, content(ledger="ledger.db"))
+    out = released(tmp_path, content(ledger="ledger.db"))
     text = (out / "public" / "specification.json").read_text()
     specification = from_json(text)
     (sentence,) = specification.multiverse.consequences
@@ -100,7 +89,7 @@ def test_records_published_exactly_stand_in_specification_ledger_and_pages(tmp_p
 
 def test_a_bundle_that_conceals_them_fails_its_audit(tmp_path: Path) -> None:
     write(tmp_path, with_untouched())
-    out = bundle(tmp_path, content())
+    out = released(tmp_path, content())
     assert audit_bundle(out).passed
     place = out / "public" / "specification.json"
     document = json.loads(place.read_text())
@@ -112,7 +101,7 @@ def test_a_bundle_that_conceals_them_fails_its_audit(tmp_path: Path) -> None:
 
 def test_the_sentence_counts_every_record_of_a_stratum_with_nothing_to_swap_and_no_other(tmp_path: Path) -> None:
     write(tmp_path, households())
-    plan = prepare(planned(content(), source="plan", folder=tmp_path)).plan
+    plan = prepare(plan_from(content(), source="plan", folder=tmp_path)).plan
     assert isinstance(plan, SwapPlan)
     assert plan.strata.exact_records == 0
     assert plan.specification.multiverse.consequences == ()
@@ -120,8 +109,8 @@ def test_the_sentence_counts_every_record_of_a_stratum_with_nothing_to_swap_and_
 
 def test_what_follows_from_the_invariants_is_kept_by_compositions_and_refinements(tmp_path: Path) -> None:
     write(tmp_path, with_untouched())
-    one = prepare(planned(content(), source="plan", folder=tmp_path)).plan.specification
-    other = prepare(planned(content(swap=["tenure"]), source="plan", folder=tmp_path)).plan.specification
+    one = prepare(plan_from(content(), source="plan", folder=tmp_path)).plan.specification
+    other = prepare(plan_from(content(swap=["tenure"]), source="plan", folder=tmp_path)).plan.specification
     together = compose([one, other]).specification
     assert {*one.multiverse.consequences} <= {*together.multiverse.consequences}
     assert {*one.multiverse.consequences} <= {*explain(together).not_protected}
@@ -148,7 +137,7 @@ def test_a_percentage_is_written_out_and_is_100_only_where_it_is_all(share: floa
 def test_nearly_all_records_are_not_called_1e02_percent(tmp_path: Path) -> None:
     homes = with_untouched(598, of=600)
     write(tmp_path, homes.with_columns(county=pl.when(pl.col("size") == 9).then(pl.lit("East")).otherwise("county")))
-    plan = prepare(planned(content(match=["size"]), source="plan", folder=tmp_path)).plan
+    plan = prepare(plan_from(content(match=["size"]), source="plan", folder=tmp_path)).plan
     (sentence,) = plan.specification.multiverse.consequences
     assert "e+0" not in sentence
     assert "600 household records (100% of all)" in sentence or "% of all" in sentence
@@ -160,7 +149,7 @@ def test_nearly_all_records_are_not_called_1e02_percent(tmp_path: Path) -> None:
 def test_a_file_that_holds_persons_only_is_not_said_to_hold_nothing_else(tmp_path: Path) -> None:
     homes = households().drop("tenure")
     write(tmp_path, homes)
-    out = bundle(tmp_path, content(people=True))
+    out = released(tmp_path, content(people=True))
     page = (out / "public" / "README.md").read_text()
     assert "nothing else" not in page
     assert "Counts of anything held (everything about persons), without county, are exact." in page
@@ -172,7 +161,7 @@ def test_a_file_that_holds_persons_only_is_not_said_to_hold_nothing_else(tmp_pat
 def test_reports_say_when_they_show_the_first_rows_of_a_table_only(tmp_path: Path) -> None:
     homes = households(600).with_columns(kind=pl.int_range(600) % 60)
     write(tmp_path, homes)
-    out = bundle(tmp_path, content(tables=[["county", "kind"], ["county", "tenure"]]))
+    out = released(tmp_path, content(tables=[["county", "kind"], ["county", "tenure"]]))
     for edition, place in (("public", "tables/county-x-kind.csv"), ("internal", "internal/accuracy.parquet")):
         page = (out / edition / "report.html").read_text()
         assert page.count(f"Showing the first 200 of 240 rows; all are in {place}.") == 1, edition

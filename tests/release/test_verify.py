@@ -22,10 +22,10 @@ from stirred.mechanisms.records.kernels import partition
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.release import files
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import households, listing, persons
+from tests.world import households, listing, swap_plan, world
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
@@ -33,10 +33,8 @@ Fault = Callable[[Patch], None]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
-    households().write_parquet(tmp_path / "homes.parquet")
-    persons(households()).write_parquet(tmp_path / "people.parquet")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return world(tmp_path, people=True)
 
 
 @pytest.fixture
@@ -50,19 +48,15 @@ def in_parts(monkeypatch: Patch) -> None:
 
 
 def content(*, format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
-    return {
-        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
-        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
-        "tables": [{"variables": ["county", "tenure"]}, {"variables": ["county", "age"]}],
-        "release": {"out": "bundle", "format": format_},
-    }
+    tables = [("county", "tenure"), ("county", "age")]
+    return swap_plan(people=True, tables=tables, release={"out": "bundle", "format": format_}, **mechanism)
 
 
 def refused(folder: Path, plan: dict[str, Any]) -> str:
     """Run a plan that must fail its verification and leave nothing behind; return what it says."""
     before = listing(folder)
     with pytest.raises(VerificationError) as caught:
-        run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+        run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
     assert listing(folder) == before
     assert caught.value.exit_code == 1
     (problem,) = caught.value.problems
@@ -279,7 +273,7 @@ def test_a_part_in_which_nobody_lives_is_released_like_any_other(folder: Path, f
     people = pl.read_parquet(folder / "people.parquet")
     people.head(11).write_parquet(folder / "people.parquet")
     bundle = run(
-        prepare(planned(content(format_=format_), source="plan", folder=folder)), entropy=Entropy.from_seed("parts")
+        prepare(plan_from(content(format_=format_), source="plan", folder=folder)), entropy=Entropy.from_seed("parts")
     )
     parts = sorted((bundle / "public" / f"persons.{format_}").iterdir())
     rows = [frames.read_frame(part, empty=True).height for part in parts]

@@ -16,7 +16,7 @@ from stirred.mechanisms.records import evidence as verification
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, households, listing, persons
+from tests.world import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, households, listing, persons
 
 NOISY = PLAN_OF_HOMES.replace("homes.parquet", "declared.parquet").replace(
     "[mechanism]", 'codebook = "codes.toml"\n[mechanism]\nname = "noisy-swap"\nnoise_epsilon = "1"'

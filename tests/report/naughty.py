@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from stirred import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import households, persons
+from tests.world import households, persons
 
 NAUGHTY = "<script>document.title='taken'</script><img src=https://example.org/x>"
 LONG = "a_very_long_column_name_indeed"
@@ -33,4 +33,4 @@ def naughty_swap(folder: Path) -> Path:
         ],
         "release": {"out": "bundle"},
     }
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())

@@ -17,12 +17,12 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, stirred
 from tests.report.browser import browse, opened, requests_in
 from tests.report.naughty import naughty_swap
+from tests.world import CODEBOOK_OF_HOMES, households, stirred
 
 WIDTHS = {"phone": 390, "desktop": 1280}
 FLAGS = ["--allow-file-access-from-files", "--virtual-time-budget=4000", "--dump-dom"]
@@ -125,7 +125,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         data = {"households": "own.parquet", "codebook": "codebook.toml", "id": ["hid"]}
         release = {"out": name, "accept": ["large-delta"] if name == "keys" else []}
         plan = {"data": data, "mechanism": mechanism, "tables": TABLES, "release": release}
-        found[name] = run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+        found[name] = run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
     found["survey"] = survey(folder)
     return found
 
@@ -141,7 +141,7 @@ def survey(folder: Path) -> Path:
                  "values": {"work": [*"abcdefgh"]}}  # fmt: skip
     plan = {"data": {"sample": "sample.csv", "record": "person"}, "design": {"weights": "w"}, "mechanism": mechanism,
             "estimates": [total, {"kind": "table", "by": ["work"]}], "release": {"out": "survey"}}  # fmt: skip
-    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    return run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from stirred.data.uniqueness import uniqueness
 from stirred.inference.unswap import corrected_tables
 from stirred.mechanisms.protocol import Grid, Section, Typical
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.reports import _blank
 from stirred.release.run import run
@@ -29,7 +29,7 @@ from stirred.report.facts import embedded, facts_beside, facts_in
 from stirred.report.first_screen import _amount
 from stirred.report.release import NOTHING, ReleaseReport, internal_report, public_report
 from stirred.report.transparency import transparency
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
+from tests.world import CODEBOOK_OF_HOMES, households, persons
 
 EDITIONS = {"public": public_report, "internal": internal_report}
 
@@ -50,7 +50,7 @@ def prepared_in(folder: Path, mechanism: dict[str, Any], **more: Any) -> Any:
         "tables": [{"variables": ["county", "tenure"]}],
         "release": {"out": "out", "accept": more.get("accept", [])},
     }
-    return prepare(planned(plan, source="plan", folder=folder))
+    return prepare(plan_from(plan, source="plan", folder=folder))
 
 
 def blank(folder: Path, mechanism: dict[str, Any], **more: Any) -> ReleaseReport:

@@ -15,14 +15,14 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.report import release as release_report
 from stirred.report.page import page, table
-from tests.release.bundles import households
 from tests.report.browser import browse, requests_made
 from tests.report.naughty import NAUGHTY, naughty_swap
+from tests.world import households
 
 EDITIONS = ["public", "internal"]
 # 60 households of three sizes: the largest live stratum has 20, of odds 1/4. The sharp bound (R1) is half of
@@ -128,7 +128,7 @@ def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
         "tables": [{"variables": ["county", "tenure"]}],
         "release": {"out": "bundle", "accept": ["tells:place"]},
     }
-    run(prepare(planned(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    run(prepare(plan_from(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
     _, report = kept  # the first one is of the rehearsal
     assert report.accuracy
     assert [doubt.name for doubt in report.doubts] == ["tells:place"]

@@ -15,8 +15,8 @@ from stirred.report.facts import facts_in
 from stirred.report.transparency import transparency
 from stirred.report.validity import EMPTY, FRACTIONS, IMPOSSIBLE, MARGINS, NEGATIVE, TABLES, facial_validity
 from stirred.spec.document import from_json
-from tests.release.bundles import CODEBOOK_OF_HOMES, households
 from tests.release.test_public_edition import CASES, DECLARED, NOISY, Case, laid_out
+from tests.world import CODEBOOK_OF_HOMES, households
 
 KIND = mechanism_class("permutation-swap")
 

@@ -2,13 +2,18 @@
 
 Every artefact must agree on the promise and on whether it comes from a test run, the order of records must say
 nothing, and published tables must be those of the released records. What else its files show, the mechanism checks.
+
+``CHECKS`` is the list of what is looked at. Publishing looks at more (``stirred.release.scan``); a rehearsal, before
+the draw, at what can be known then.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Flag, auto
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -45,18 +50,14 @@ NO_BOUND: Final = "nothing is promised: the loss is infinite, and no bound on wh
 class BundleAudit:
     """What was checked, what was wrong, what a reader must know although nothing is wrong, and what was not checked.
 
-    ``unread`` has the Parquet files that must not be opened in this process, each with its reason; ``manifest``
-    has the bytes of manifest.json that everything was compared with, ``mechanism`` what
-    it says was run.
+    ``bundle`` is what was looked at; None where there is no promise that can be read.
     """
 
     checks: tuple[str, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
-    unread: Mapping[Path, str] = field(default_factory=dict)
-    manifest: bytes = field(default=b"", repr=False)
-    mechanism: Mechanism | None = field(default=None, repr=False)
+    bundle: CheckedBundle | None = field(default=None, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -64,11 +65,66 @@ class BundleAudit:
         return not self.problems
 
 
-class _Making(NamedTuple):
-    """The mechanism that a bundle states; ``kind`` alone where its settings are not all there."""
+class When(Flag):
+    """When something is looked at: in a rehearsal, before the draw; by anybody, in a bundle; before it is published."""
 
+    REHEARSAL = auto()
+    AUDIT = auto()
+    PUBLISHING = auto()
+
+
+class BundleCheck(NamedTuple):
+    """One thing to look at in a bundle: the function yields what is wrong, or notes it in the findings."""
+
+    name: str
+    when: When
+    look: Callable[[CheckedBundle], Iterable[Problem] | None]
+
+
+@dataclass(kw_only=True, eq=False)
+class CheckedBundle(BundleFiles):
+    """A bundle that is looked at, with its mechanism; ``kind`` alone where the settings are not all there.
+
+    ``folder`` is the whole bundle, or what was published of it.
+    """
+
+    folder: Path
     kind: type[Mechanism] | None = None
     mechanism: Mechanism | None = None
+    rehearsed: bool = False  # made here, and without a manifest
+    variables: Sequence[str] = ()  # columns of the input, where there is no manifest to name them
+
+    @property
+    def same_version(self) -> bool:
+        """Say whether this version of stirred made it, so that every sentence in it can be compared."""
+        return self.rehearsed or super().same_version
+
+    @property
+    def method(self) -> str | None:
+        """Return the sentence that says what was done, where it is known."""
+        known = self.mechanism is not None and self.same_version and self.mechanism.name not in EARLIER
+        return self.mechanism.in_words if self.mechanism is not None and known else None
+
+    @cached_property
+    def records(self) -> pl.DataFrame | None:
+        """Return the released records; None for tables alone."""
+        return None if self.kind is not None and not self.kind.counts_tables else self.data
+
+    @cached_property
+    def marks(self) -> dict[str, bool]:
+        """Return for every artefact that can say so whether it says that this is a test run with a seed."""
+        return _seeded_marks(self.folder, self.manifest, self.specification, unread=self.found.unread)
+
+    def forget_tables(self) -> None:
+        """Let go of the tables that were read: those of a national file fill the memory."""
+        for name in ("data", "persons", "invariants", "strata", "records"):
+            self.__dict__.pop(name, None)
+
+    def look(self, checks: Iterable[BundleCheck], when: When) -> None:
+        """Make the checks that belong to a moment."""
+        for check in checks:
+            if check.when & when:
+                self.found.problems += check.look(self) or ()
 
 
 def audit_bundle(folder: Path | str) -> BundleAudit:
@@ -76,29 +132,38 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
 
     Checksums, specification, what the mechanism shows, order, tables, pages and marks of a test run.
     """
-    bundle = Path(folder)
-    public = public_folder(bundle)
-    found = Findings()
-    manifest = None
-    if public == bundle:
+    path = Path(folder)
+    public, found, manifest = public_folder(path), Findings(), None
+    if public == path:
         audit_published(public, found)
     else:
-        manifest = audit_manifest(bundle, found)
+        manifest = audit_manifest(path, found)
     probe_parquet(public, found)
     specification = _specification(public, found)
-    making = _making(public, manifest, found)
+    kind, mechanism = _making(public, manifest, found)
+    bundle = None
     if specification is not None:
-        beside = () if making.kind is None else making.kind.table_columns
-        files = BundleFiles(public=public, specification=specification, manifest=manifest, found=found, beside=beside)
-        try:
-            _audit_files(files, making, found)
-        except pl.exceptions.PolarsError as error:  # no change is known that gets here; it would still be one
-            found.bad(f"its files are not of a kind that is released ({type(error).__name__})", where="public")
-        _audit_words(files, making.mechanism, found)
-    if specification is not None or manifest is not None:
-        _marks(bundle, manifest, specification, found)
+        bundle = CheckedBundle(
+            folder=path,
+            public=public,
+            specification=specification,
+            manifest=manifest,
+            found=found,
+            beside=() if kind is None else kind.table_columns,
+            kind=kind,
+            mechanism=mechanism,
+        )
+        bundle.look(CHECKS, When.AUDIT)
+        bundle.forget_tables()
+    elif manifest is not None:
+        _agree(_seeded_marks(path, manifest, None, unread=found.unread), found)
     listed = {name: tuple(getattr(found, name)) for name in ("checks", "problems", "warnings", "unchecked")}
-    return BundleAudit(**listed, unread=found.unread, manifest=found.manifest, mechanism=making.mechanism)
+    return BundleAudit(**listed, bundle=bundle)
+
+
+class _Making(NamedTuple):
+    kind: type[Mechanism] | None = None
+    mechanism: Mechanism | None = None
 
 
 def _making(public: Path, manifest: Manifest | None, found: Findings) -> _Making:
@@ -143,31 +208,31 @@ def _built(name: str, settings: Mapping[str, object], *, tables: list[list[str]]
         return _Making(kind=kind)
 
 
-def _audit_files(bundle: BundleFiles, making: _Making, found: Findings) -> None:
-    """Check what the mechanism says of its files, and what every released file of records must have."""
-    tables_only = making.kind is not None and not making.kind.counts_tables
-    data = None if tables_only else bundle.data
-    if data is not None:
-        _order(data.drop(bundle.issued), making.mechanism, found)
-    if making.mechanism is not None:
-        making.mechanism.audit_bundle(bundle, found)
-    elif making.kind is not None:
-        making.kind.audit_unstated(bundle, found)
-    else:
-        found.unchecked.append("invariants and budget, computed anew: no file here names a mechanism that is installed")
-    if data is not None:
-        _audit_tables(bundle, data, found)
+def _by_the_mechanism(bundle: CheckedBundle) -> None:
+    """Check the order of records, and let the mechanism say what else its files show."""
+    try:
+        if bundle.records is not None:
+            _order(bundle.records.drop(bundle.issued), bundle.mechanism, bundle.found)
+        if bundle.mechanism is not None:
+            bundle.mechanism.audit_bundle(bundle, bundle.found)
+        elif bundle.kind is not None:
+            bundle.kind.audit_unstated(bundle, bundle.found)
+        else:
+            bundle.found.unchecked.append(
+                "invariants and budget, computed anew: no file here names a mechanism that is installed"
+            )
+        if bundle.records is not None:
+            _audit_tables(bundle, bundle.records, bundle.found)
+    except pl.exceptions.PolarsError as error:  # no change is known that gets here; it would still be one
+        bundle.found.bad(f"its files are not of a kind that is released ({type(error).__name__})", where="public")
 
 
-def _audit_words(bundle: BundleFiles, mechanism: Mechanism | None, found: Findings) -> None:
-    known = mechanism is not None and bundle.same_version and mechanism.name not in EARLIER
-    method = mechanism.in_words if mechanism is not None and known else None
-    specification = bundle.specification
-    audit_pages(bundle.public, specification, method=method, same_version=bundle.same_version, found=found)
-    if specification.budget.is_free:
-        found.warnings.append("nothing is promised: the budget is a letter without a value")
-    elif specification.budget.is_unbounded:
-        found.warnings.append(NO_BOUND)
+def _warnings(bundle: CheckedBundle) -> None:
+    """Warn of a promise that protects nothing, although nothing is wrong with the files."""
+    if bundle.specification.budget.is_free:
+        bundle.found.warnings.append("nothing is promised: the budget is a letter without a value")
+    elif bundle.specification.budget.is_unbounded:
+        bundle.found.warnings.append(NO_BOUND)
 
 
 def _specification(public: Path, found: Findings) -> Specification | None:
@@ -209,7 +274,7 @@ def _order(data: pl.DataFrame, mechanism: Mechanism | None, found: Findings) -> 
 
 
 def _audit_tables(bundle: BundleFiles, data: pl.DataFrame, found: Findings) -> None:
-    """Count the published tables anew: from households, or from persons with the variables of their household."""
+    """Count the published tables again: from households, or from persons with the variables of their household."""
     persons = bundle.joined
     for name, place, table, variables in bundle.tables():
         counted = data if set(variables) <= set(data.columns) else persons
@@ -221,9 +286,12 @@ def _audit_tables(bundle: BundleFiles, data: pl.DataFrame, found: Findings) -> N
             found.checks.append(f"table {name}{'' if counted is data else ' of persons'}: counted anew")
 
 
-def _marks(bundle: Path, manifest: Manifest | None, specification: Specification | None, found: Findings) -> None:
+def _marks(bundle: CheckedBundle) -> None:
+    _agree(bundle.marks, bundle.found)
+
+
+def _agree(marks: Mapping[str, bool], found: Findings) -> None:
     """Check that all artefacts agree on whether this is a test run with a seed."""
-    marks = seeded_marks(bundle, manifest, specification, unread=found.unread)
     if len(set(marks.values())) > 1:
         marked = [name for name, seeded in marks.items() if seeded]
         bare = [name for name, seeded in marks.items() if not seeded]
@@ -236,7 +304,7 @@ def _marks(bundle: Path, manifest: Manifest | None, specification: Specification
     found.checks.append("a test run with a seed, marked everywhere" if any(marks.values()) else "not a test run")
 
 
-def seeded_marks(
+def _seeded_marks(
     bundle: Path, manifest: Manifest | None, specification: Specification | None, *, unread: Mapping[Path, str]
 ) -> dict[str, bool]:
     """Return for every artefact that can say so whether it says that this is a test run with a seed."""
@@ -273,14 +341,12 @@ def _marks_of_parts(parts: Sequence[Path], unread: Mapping[Path, str]) -> Iterat
 _BUDGET: Final = re.compile(r"(?:ε|ρ²|μ|τ)=\w+(?:\.\w+)?")
 
 
-def audit_pages(
-    public: Path, specification: Specification, *, method: str | None, same_version: bool, found: Findings
-) -> None:
+def _pages(bundle: CheckedBundle) -> None:
     """Compare specification.md and report.html with the specification.
 
-    ``method`` is the sentence that says what was done, where it is known. Pages by another version of stirred may
-    have other words; of them the notation and the budgets are compared.
+    Pages by another version of stirred may have other words; of them the notation and the budgets are compared.
     """
+    public, specification, found, method = bundle.public, bundle.specification, bundle.found, bundle.method
     page = _text(public, "specification.md", found)
     if page is not None:
         lines = page.splitlines()
@@ -291,14 +357,14 @@ def audit_pages(
         head = [f"# {title}", "", *([stated, ""] if method is None and stated else [])]
         body = to_markdown(specification, title="", method=method or "", account=account).splitlines()[2:]
         written = "\n".join([*head, *body]) + "\n"
-        _compare("specification.md", page, specification, same=page == written, whole=same_version, found=found)
+        _compare("specification.md", page, specification, same=page == written, whole=bundle.same_version, found=found)
     report = _text(public, "report.html", found)
     if report is not None:
         words = explain(specification)
         pieces = [*words.not_protected, *(answer.below for answer in words.answers), words.how_to_read]
         shown = [f">{escape(specification.budget_text)}<", f"<code>{escape(specification.notation)}</code>"]
         same = all(piece in report for piece in (*shown, *map(escape, pieces)))
-        _compare("report.html", report, specification, same=same, whole=same_version, found=found)
+        _compare("report.html", report, specification, same=same, whole=bundle.same_version, found=found)
 
 
 def _compare(name: str, text: str, specification: Specification, *, same: bool, whole: bool, found: Findings) -> None:
@@ -323,3 +389,11 @@ def _text(public: Path, name: str, found: Findings) -> str | None:
     except (OSError, ValueError):
         found.bad("it is missing or cannot be read", where=f"public/{name}")
         return None
+
+
+CHECKS: Final = (
+    BundleCheck("order, mechanism and tables", When.AUDIT, _by_the_mechanism),
+    BundleCheck("words of the pages", When.REHEARSAL | When.AUDIT, _pages),
+    BundleCheck("a promise that protects", When.AUDIT, _warnings),
+    BundleCheck("marks of a test run", When.AUDIT, _marks),
+)

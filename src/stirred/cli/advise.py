@@ -16,9 +16,7 @@ from stirred.mechanisms.groups import FactRows, Outcome, OutputBlock, Title
 from stirred.mechanisms.protocol import doubt_rows
 from stirred.release.advice import RESTS_ON, Advice, propose
 from stirred.release.choices import CHOOSING, candidates
-from stirred.release.plan_file import planned
-from stirred.release.plan_sections import PlanFile
-from stirred.release.plan_writing import write_plan
+from stirred.release.plan_file import PlanFile, plan_from, write_plan
 from stirred.release.prepared import prepare
 from stirred.release.scan import problems_of
 from stirred.spec.brief import promise_rows
@@ -129,8 +127,8 @@ def plan_of(
     margins = [" x ".join(variables) for variables in tables]
     told = options.in_plan(table=list(dict.fromkeys((*margins, *options.table))))
     made = told.planned(options.file, command="advise", out=Path(f"{path.stem}-bundle"))
-    content = made.plan.model_dump(exclude_defaults=True)
-    return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
+    content = made.model_dump(exclude_defaults=True)
+    return plan_from({**content, "mechanism": section}, source=str(path), folder=Path())
 
 
 def _shown(

@@ -370,21 +370,21 @@ def _faced(
     """Return what each plan leaves to an attacker; if asked for, measured on a draw that is removed again."""
     from stirred.cli.risk import subject_of_plan
     from stirred.randomness.entropy import Entropy
-    from stirred.release.trial import trial_draw
+    from stirred.release.rehearsal import draw_without_release
     from stirred.risk.attacks import attack_draw, plan_risk
 
     found = []
     for each in prepared:
-        truth = subject_of_plan(each, name=each.planned.source)
+        truth = subject_of_plan(each, name=each.plan_file.source)
         one = plan_risk(truth)
         if asked is not None:
             # On the custodian's own disk, for its owner alone; the next run there sweeps what a killed one left.
-            folder = each.planned.folder if page is None else page.parent
+            folder = each.plan_file.folder if page is None else page.parent
             own = folder if os.access(folder, os.W_OK | os.X_OK) else Path(gettempdir())
             with claimed(own / f"stirred-compare-{os.getpid()}") as place:
                 levels = [(name, asked.learn[0]) for name in dict.fromkeys((*each.mechanism.areas, *asked.area))]
                 bundle, attack = place.folder / "draw", place.folder / "attack"
-                trial_draw(each, bundle, Entropy.from_seed("stirred compare"), progress=progress)
+                draw_without_release(each, bundle, Entropy.from_seed("stirred compare"), progress=progress)
                 drawn = attack_draw(bundle, truth, asked, folder=attack, tables=tables or levels, progress=progress)
             one = replace(one, drawn=drawn)
         found.append(one)

@@ -17,15 +17,14 @@ from stirred.mechanisms.groups import Bullets, FactRows, Outcome, OutputBlock, T
 from stirred.mechanisms.protocol import Grid
 from stirred.release.bundle import bundle_checksum, bundle_origin, stated_mechanism
 from stirred.release.ledger import Entry, Ledger, Policy, Request, Total
+from stirred.release.ledger.account import verify_store
 from stirred.release.ledger.currency import Copies, Currency
-from stirred.release.ledger.entry import Event, numbers
 from stirred.release.ledger.export import exported, imported
 from stirred.release.ledger.policy import PolicyChange, left
 from stirred.release.ledger.recover import give_up, recover
-from stirred.release.ledger.row import by_part
+from stirred.release.ledger.row import Event, by_part, numbers
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, SummedEntries
-from stirred.release.ledger.verify import verify_store
 from stirred.spec.document import to_document, to_json
 from stirred.spec.explain import explain
 from stirred.spec.problems import CopiesProblem, SpecificationError, wrong

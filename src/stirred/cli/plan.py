@@ -22,16 +22,15 @@ from stirred.data.uniqueness import EXPOSED
 from stirred.mechanisms.groups import FactRows, Outcome, OutputBlock, Title
 from stirred.mechanisms.protocol import Grid, doubt_rows
 from stirred.release.advice import Proposal, stronger
-from stirred.release.expectation import Expectation, expectations
-from stirred.release.fitting import Fit, fitting
+from stirred.release.choices import AllowedSetting, gentlest_allowed
 from stirred.release.ledger import OverLimitError, Total
-from stirred.release.ledger.entry import numbers as entry_numbers
-from stirred.release.plan_file import read_plan
-from stirred.release.plan_writing import write_plan
-from stirred.release.preparation import rehearsed
+from stirred.release.ledger.row import numbers as entry_numbers
+from stirred.release.plan_file import read_plan, write_plan
 from stirred.release.prepared import Prepared, prepare
+from stirred.release.reading import rehearsed
 from stirred.release.run import remaining
 from stirred.release.scan import problems_of
+from stirred.release.tables import Expectation, expectations
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -47,9 +46,9 @@ if TYPE_CHECKING:
 
 # Where the schema of each kind of file is made; `docs/_static/schemas/` publishes them.
 SCHEMAS: Final = {
-    "plan": "stirred.release.plan_sections",
+    "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
-    "policy": "stirred.release.ledger.policy_file",
+    "policy": "stirred.release.ledger.policy",
     "specification": "stirred.spec.document_schema",
 }
 _BUILDS_ON_SEED: Final = "it builds on a release that was made with a seed, and can only be a test run too"
@@ -86,7 +85,7 @@ def plan(options: ShownPlanOptions, progress: Progress | None) -> Outcome:
 
     With --schema the JSON Schema of a file is printed instead, for editors and programs.
     """
-    from stirred.release.lake import at_hand
+    from stirred.release.engine import at_hand
 
     if options.schema_ is not None:
         schema = import_module(SCHEMAS[options.schema_]).json_schema()
@@ -149,13 +148,13 @@ def _write(prepared: Prepared, path: Path) -> None:
 
     A name that matches no doubt is refused first: in the plan it would be refused at every release.
     """
-    if not prepared.planned.source.endswith(".toml"):
+    if not prepared.plan_file.source.endswith(".toml"):
         if prepared.ledger is not None:
             what, remedy = "the place of a ledger is not written", "leave it out, and add it to the plan"
             raise bad_plan(what, where="--ledger", remedy=remedy)
-        if {*prepared.planned.plan.release.accept} - {doubt.name for doubt in prepared.doubts if doubt.refuses}:
+        if {*prepared.plan_file.release.accept} - {doubt.name for doubt in prepared.doubts if doubt.refuses}:
             prepared.refuse()
-    write_plan(prepared.planned.plan, path, remarks=["The options of `stirred plan`, as a plan."])
+    write_plan(prepared.plan_file, path, remarks=["The options of `stirred plan`, as a plan."])
 
 
 # ---- the steps of [[prepare]] ---------------------------------------------------------------------
@@ -244,7 +243,7 @@ def _expected_out(expected: Expectation) -> dict[str, Any]:
     }
 
 
-def _fit_out(fit: Fit | None) -> dict[str, Any] | None:
+def _fit_out(fit: AllowedSetting | None) -> dict[str, Any] | None:
     """Return for JSON the setting that the policy would allow."""
     if fit is None:
         return None
@@ -338,7 +337,7 @@ def plan_outcome(
 ) -> Outcome:
     """Return a plan in about ten lines or at length; ``written`` is the plan file that was made of it."""
     account, refusal = _outlook(prepared)
-    fit = None if refusal is None else fitting(prepared)
+    fit = None if refusal is None else gentlest_allowed(prepared)
     problems = [*problems_of(prepared.refuse), *(() if refusal is None else refusal.problems)]
     rates, mechanism, found = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)], prepared.mechanism, prepared.plan
     by_rate = mechanism.rate_losses(found)
@@ -401,7 +400,7 @@ def plan_outcome(
 
 def _stronger_words(prepared: Prepared, found: Proposal, written: Path | None) -> str:
     """Say in one line which relative promises more at an equal share of changed records."""
-    source = written or Path(prepared.planned.source)
+    source = written or Path(prepared.plan_file.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"
     return f"{found.name}: ε={found.epsilon.shown()} at equal change; stirred compare {plan}"
 
@@ -431,7 +430,7 @@ def _outlook(prepared: Prepared) -> tuple[Total | None, OverLimitError | None]:
         return None, refusal
 
 
-def _refusal_rows(fit: Fit | None) -> list[tuple[str, str]]:
+def _refusal_rows(fit: AllowedSetting | None) -> list[tuple[str, str]]:
     """Say that the policy refuses, and which setting it would allow."""
     allowed = "no setting of this mechanism, all else equal" if fit is None else str(fit)
     return [("ledger", "REFUSED: its policy does not allow this release"), ("would fit", allowed)]

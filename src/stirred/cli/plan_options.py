@@ -23,7 +23,7 @@ from stirred.spec.problems import Problem, StirredError
 
 if TYPE_CHECKING:
     from stirred.mechanisms.protocol import Settings
-    from stirred.release.plan_file import Planned
+    from stirred.release.plan_file import PlanFile
     from stirred.release.prepared import Prepared
 
 # What a plan that is only shown has as its place.
@@ -101,11 +101,10 @@ class PlanOptions(RecordOptions, SwapChoice):
         """Return the name of the mechanism, the default where none is given."""
         return self.mechanism or DEFAULT
 
-    def planned(self, file: Path, *, command: str, out: Path | None) -> Planned:
+    def planned(self, file: Path, *, command: str, out: Path | None) -> PlanFile:
         """Build the plan for a file; raise if a required option of the command is missing."""
         from stirred.data.problems import PlanError
-        from stirred.release.plan_file import planned
-        from stirred.release.plan_sections import MechanismSection
+        from stirred.release.plan_file import MechanismSection, plan_from
         from stirred.spec.spelling import crossed
 
         words, section, kind = InOptions(command), None, mechanism_class(self.method)
@@ -128,7 +127,7 @@ class PlanOptions(RecordOptions, SwapChoice):
             "tables": [{"variables": crossed(text)} for text in self.table],
             "release": release,
         }
-        return planned(content, source=SOURCE, folder=Path())
+        return plan_from(content, source=SOURCE, folder=Path())
 
     def _settings(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Return the settings of the mechanism, and the keys of [data] and [release] that --set gives."""
@@ -231,7 +230,7 @@ def _plan_value(key: str, text: str) -> Any:
 def run_command(options: PlanOptions, file: Path, prepared: Prepared) -> str:
     """Return the command that carries out the plan that was shown: with the same options, or from the same file."""
     if file.suffix == ".toml":
-        nowhere = prepared.planned.out == NOWHERE.absolute()
+        nowhere = prepared.plan_file.out == NOWHERE.absolute()
         return shlex.join(["stirred", "release", str(file), *(["--out", FOLDER] if nowhere else [])])
     told = {name: getattr(options, name) for name in PlanOptions.model_fields if name in options.model_fields_set}
     if has_rate(prepared.mechanism.name):

@@ -21,7 +21,7 @@ from stirred.mechanisms.groups import Outcome
 if TYPE_CHECKING:
     from stirred.mechanisms.protocol import Progress
     from stirred.release.ledger import Total
-    from stirred.release.plan_file import Planned
+    from stirred.release.plan_file import PlanFile
     from stirred.release.prepared import Prepared
 
 _SEED: Final = "FOR TESTS ONLY: reproducible randomness; the bundle is marked."
@@ -113,7 +113,7 @@ def _resumed(options: ReleaseOptions, progress: Progress | None) -> Outcome:
     """Finish an interrupted release."""
     from stirred.cli.plan import ledger_facts
     from stirred.release.ledger import Ledger
-    from stirred.release.resume import resume
+    from stirred.release.run import resume
 
     with _notes_said():
         more = {"ledger": options.ledger, "engine": options.engine, "master": options.master}
@@ -133,7 +133,7 @@ def _ledger_of(bundle: Path) -> Any:
 
 
 @contextmanager
-def _notes_said(planned: Planned | None = None) -> Iterator[None]:
+def _notes_said(planned: PlanFile | None = None) -> Iterator[None]:
     """Say on an interrupt what becomes of the draw; without a ledger, that nothing is kept of it."""
     try:
         yield
@@ -145,10 +145,10 @@ def _notes_said(planned: Planned | None = None) -> Iterator[None]:
         raise
 
 
-def _released(planned: Planned, *, seed: str | None, as_json: bool, progress: Progress | None) -> Outcome:
+def _released(planned: PlanFile, *, seed: str | None, as_json: bool, progress: Progress | None) -> Outcome:
     from stirred.cli.plan import doubt_facts, ledger_facts, plan_numbers, shared
     from stirred.randomness.entropy import Entropy
-    from stirred.release.lake import at_hand
+    from stirred.release.engine import at_hand
     from stirred.release.prepared import prepare
     from stirred.release.run import run
 

@@ -1,5 +1,6 @@
-"""The place of an output, claimed by one run: a hidden folder beside it, with a lock for as long as the run lives.
+"""The place of an output, claimed by one run: a hidden folder next to it, locked for as long as the run lives.
 
+    .NAME.partial/lock      who holds it (filelock)
     .NAME.partial/bundle    what becomes NAME in one step
     .NAME.partial/resume    of a release in a ledger: what repeats it, should the run die after its draw
 
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -36,13 +36,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from filelock import FileLock, Timeout
+
 from stirred.data.problems import PlanError, bad_plan
 
 MANIFEST: Final = "manifest.json"  # here, so that refusing a place loads nothing that reads data
 CHECKSUMS: Final = "CHECKSUMS.sha256"  # of a published folder
 
 _WAITS: Final = (0.1, 0.3, 1.0, 3.0)  # seconds
-_BRIEFLY: Final = (0.05, 0.2)
+_BRIEFLY: Final = 0.25  # a run that sweeps what the dead left holds a folder for a moment
+_LOCK: Final = "lock"
 _KEY: Final = "key"
 # What the key was, as a checksum: it stays when the key is gone, and says that there was one.
 _MARK: Final = "key.sha256"
@@ -53,18 +56,20 @@ _KEPT: Final = "resume"
 _SCRATCH: Final = "scratch"
 # Of a scratch folder that is elsewhere: whose it is. A link that somebody put there leads to no folder with this file.
 _OWNER: Final = ".stirred-scratch"
-# All that a run makes in its hidden folder.
+# All that a run makes in its hidden folder, beside the lock.
 _MADE: Final = frozenset((_BUNDLE, _KEPT, _SCRATCH, "progress", "rehearsal"))
 _HIDDEN: Final = re.compile(r"\.(.+)\.partial", re.DOTALL)
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_WINDOWS: Final = sys.platform == "win32"
+# No link is followed where the system can refuse to; a file is opened at once, be it a pipe, and read as bytes.
+PLAIN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an output will be, and the hidden folder in which it is made; ``handle`` is that of a folder we hold."""
+    """Where an output will be, and the hidden folder in which it is made; ``held`` tells the folder that we hold."""
 
     out: Path
-    handle: int | None = field(default=None, compare=False, repr=False)
+    held: os.stat_result | None = field(default=None, compare=False, repr=False)
 
     @property
     def hidden(self) -> Path:
@@ -76,34 +81,20 @@ class Place:
         """Return the folder that becomes the bundle."""
         return self.hidden / _BUNDLE
 
-    @contextmanager
-    def _opened(self, name: str = "") -> Iterator[int | None]:
-        """Yield a handle of the hidden folder, or of a folder in it; None where it is absent, a link or not ours."""
-        handles = []
+    @property
+    def is_ours(self) -> bool:
+        """Say whether the hidden folder is still the one that we hold; where we hold none, whether we made it."""
         try:
-            if self.handle is None:
-                handles.append(os.open(self.hidden, _FOLDER))
-                if os.fstat(handles[0]).st_uid != os.geteuid():
-                    raise FileNotFoundError(self.hidden)
-            if name:
-                handles.append(os.open(name, _FOLDER, dir_fd=handles[0] if handles else self.handle))
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            found = None
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            found = None
-        else:
-            found = handles[-1] if handles else self.handle
-        try:
-            yield found
-        finally:
-            for handle in handles:
-                os.close(handle)
+            found = self.hidden.lstat()
+        except OSError:
+            return False
+        if self.held is not None:
+            return os.path.samestat(found, self.held)
+        return stat.S_ISDIR(found.st_mode) and _is_mine(found)
 
     def _read(self, name: str) -> bytes | None:
-        with self._opened(_KEPT) as kept:
-            return None if kept is None else _read(name, kept)
+        kept = self.hidden / _KEPT
+        return _read(kept / name) if self.is_ours and _is_folder(kept) else None
 
     @property
     def is_resumable(self) -> bool:
@@ -128,41 +119,40 @@ class Place:
 
     def keep_record(self, record: bytes) -> None:
         """Keep what is needed to repeat the release; only its owner can read it."""
-        with self._opened() as hidden:
-            assert hidden is not None
+        if self.is_ours:
             with suppress(FileExistsError):
-                os.mkdir(_KEPT, 0o700, dir_fd=hidden)
-            self._keep({_RECORD: record})
-            os.fsync(hidden)
+                (self.hidden / _KEPT).mkdir(mode=0o700)
+        self._keep({_RECORD: record})
+        sync(self.hidden)
 
     def keep_key(self, key: bytes) -> None:
         """Keep the key until the bundle appears; it is on the disk before anything is drawn with it."""
         self._keep({_KEY: key, _MARK: _checksum(key)})
 
     def _keep(self, contents: dict[str, bytes]) -> None:
-        with self._opened(_KEPT) as kept:
-            if kept is None:
-                raise _in_the_way(self, "what is kept of a release is not in a folder")
-            for name, content in contents.items():
-                _write_private(name, content, kept)
+        kept = self.hidden / _KEPT
+        if not self.is_ours or not _is_folder(kept):
+            raise _in_the_way(self, "what is kept of a release is not in a folder of ours")
+        for name, content in contents.items():
+            _write_private(kept / name, content)
 
     def destroy_key(self) -> None:
         """Overwrite the key and remove it. Its name goes first: half a key must not be taken for one."""
-        with self._opened(_KEPT) as kept:
-            if kept is None:
-                return
-            with suppress(FileNotFoundError):
-                os.rename(_KEY, _DESTROYED, src_dir_fd=kept, dst_dir_fd=kept)
-                os.fsync(kept)
-            with suppress(FileNotFoundError):
-                if stat.S_ISREG((found := os.lstat(_DESTROYED, dir_fd=kept)).st_mode):
-                    handle = os.open(_DESTROYED, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=kept)
-                    with os.fdopen(handle, "wb", closefd=True) as stream:
-                        stream.write(os.urandom(found.st_size))
-                        stream.flush()
-                        os.fsync(stream.fileno())
-                os.unlink(_DESTROYED, dir_fd=kept)
-                os.fsync(kept)
+        kept = self.hidden / _KEPT
+        if not self.is_ours or not _is_folder(kept):
+            return
+        gone = kept / _DESTROYED
+        with suppress(FileNotFoundError):
+            (kept / _KEY).replace(gone)
+            sync(kept)
+        with suppress(FileNotFoundError):
+            if stat.S_ISREG((found := gone.lstat()).st_mode):
+                with os.fdopen(os.open(gone, os.O_WRONLY | PLAIN), "wb") as stream:
+                    stream.write(os.urandom(found.st_size))
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            gone.unlink()
+            sync(kept)
 
     @property
     def abort_command(self) -> str:
@@ -179,10 +169,10 @@ class Place:
         self._remove(_KEPT)
 
     def _remove(self, *names: str) -> None:
-        with self._opened() as hidden:
-            if hidden is not None:
-                for name in names:
-                    _remove(name, hidden)
+        """Remove what stands in the hidden folder; what a link leads to is left alone."""
+        for name in names:
+            if self.is_ours:
+                _remove(self.hidden / name)
 
     @property
     def is_sealed(self) -> bool:
@@ -218,7 +208,7 @@ class Place:
         folder, waits = self._scratch, iter(_WAITS)
         if folder.is_symlink():
             folder = Path(os.readlink(folder))
-            named = self._is_ours(folder)
+            named = self._made(folder)
             if not named and folder.exists():
                 what = f"{self._scratch} leads to {folder}, which does not say that it is a folder of ours: left alone"
                 warnings.warn(f"{what}; confidential records may be in it", stacklevel=2)
@@ -235,19 +225,18 @@ class Place:
             if (wait := next(waits, None)) is None:
                 warnings.warn(f"confidential records may be left in {folder}: remove it", stacklevel=2)
                 break
-            time.sleep(wait)  # executors that were told to stop may write for a moment
+            time.sleep(wait)  # executors that are stopping may write for a moment
         if self._scratch.is_symlink():
             self._remove(_SCRATCH)
 
-    def _is_ours(self, folder: Path) -> bool:
+    def _made(self, folder: Path) -> bool:
         """Say whether a run to this place made a folder elsewhere: it is closed to others, and names the place."""
         try:
             found = folder.lstat()
             named = (folder / _OWNER).read_text(encoding="utf-8") == self._owner
         except (OSError, ValueError):
             return False
-        closed = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-        return named and closed and found.st_uid == os.geteuid()
+        return named and stat.S_ISDIR(found.st_mode) and _is_closed(found) and _is_mine(found)
 
     def clear(self) -> None:
         """Make the folder of the bundle empty."""
@@ -256,13 +245,18 @@ class Place:
 
     def tidy(self) -> None:
         """Remove everything but what finishes a release that was drawn."""
+        if not self.is_ours:
+            what = f"another folder was put in place of {self.hidden}: look for the one that was moved away"
+            warnings.warn(f"{what}; confidential records may be in it", stacklevel=2)
+            return
         self.remove_scratch()
         appeared = self.key is None and not self.folder.is_dir() and (self.out / MANIFEST).is_file()
         if not self.is_resumable or appeared:
             self.give_up()
             self._remove(*_MADE - {_SCRATCH})
+            self._remove(_LOCK)
             with suppress(OSError):  # what no run made is left alone
-                os.rmdir(self.hidden)
+                self.hidden.rmdir()
         elif not self.is_sealed:
             # What was written is made again from the key, and a full disk needs the room.
             self._remove(_BUNDLE)
@@ -279,18 +273,16 @@ def abort_command(ledger: str, entry: int) -> str:
 
 @contextmanager
 def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterator[Place]:
-    """Yield a place that nobody else can write to, with an empty folder; leftovers of dead runs are removed.
+    """Yield a place that no other run can write to, with an empty folder; leftovers of dead runs are removed.
 
     A place where a drawn release can be resumed is refused: its draw is paid for. So is a hidden folder that we did not
     make. ``replace`` allows that something is there already. Where nothing ``private`` is made, a disk that cannot
     close a folder to others will do.
     """
-    place = Place(out=out)
     lock = None
     try:
-        with _undisturbed():  # or a folder could be made that nobody removes
-            lock = _lock(place, make=True, replace=replace, private=private)
-        place = Place(out=out, handle=lock)
+        with _undisturbed():  # or a folder could be left behind
+            place, lock = _lock(Place(out=out), make=True, replace=replace, private=private)
         if place.is_resumable:
             finish = shlex.join(["stirred", "release", "--resume", str(out)])
             raise bad_plan(
@@ -307,8 +299,7 @@ def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterat
         yield place
     finally:
         if lock is not None:
-            place.tidy()
-            os.close(lock)
+            _leave(place, lock)
 
 
 @contextmanager
@@ -324,15 +315,19 @@ def reopened(out: Path) -> Iterator[Place]:
             if done
             else "only a run with --ledger can be resumed, by the folder it was to go to; otherwise run it again",
         )
-    lock = _lock(place, make=False)
+    place, lock = _lock(place, make=False)
     try:
-        place = Place(out=out, handle=lock)
         yield place
     finally:
-        try:
-            place.tidy()
-        finally:
-            os.close(lock)
+        _leave(place, lock)
+
+
+def _leave(place: Place, lock: FileLock) -> None:
+    """Tidy a place that we hold, and let it go."""
+    try:
+        place.tidy()
+    finally:
+        lock.release()
 
 
 def _is_release(folder: Path) -> bool:
@@ -358,7 +353,8 @@ def check_place(out: Path, *, replace: bool = False, inputs: Iterable[Path] = ()
     if not os.path.isdir(out.parent):
         remedy = f"create {out.parent} first, or choose another place"
         raise bad_plan("its parent folder does not exist, or may not be looked into", where=str(out), remedy=remedy)
-    if not os.access(out.parent, os.W_OK | os.X_OK, effective_ids=True):
+    effective = os.access in os.supports_effective_ids
+    if not os.access(out.parent, os.W_OK | os.X_OK, effective_ids=effective):
         raise bad_plan("its parent folder cannot be written", where=str(out), remedy="choose another place")
 
 
@@ -395,17 +391,18 @@ def copies_of(out: Path) -> Path:
 @contextmanager
 def unheld(out: Path) -> Iterator[Place | None]:
     """Yield the place of a dead run, locked; None where a run is at work, or nothing is left of one."""
-    place = Place(out=out)
     try:
-        lock = os.open(place.hidden, _FOLDER)
+        found = Place(out=out).hidden.lstat()
     except OSError:
         yield None
         return
+    place = Place(out=out, held=found)
+    lock = None if _foreign(place) else _held(place, wait=0)
     try:
-        ours = not _foreign(lock) and _held(lock, place)
-        yield Place(out=out, handle=lock) if ours else None
+        yield None if lock is None else place
     finally:
-        os.close(lock)
+        if lock is not None:
+            lock.release()
 
 
 def is_at_work(out: Path) -> bool:
@@ -414,13 +411,17 @@ def is_at_work(out: Path) -> bool:
         return place is None and Place(out=out).hidden.is_dir()
 
 
+# Windows has no hang-up.
+_ENDINGS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Put an interruption off until the end of the block. Only the main thread is ever interrupted."""
     came: list[tuple[int, FrameType | None]] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
-        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for ending in _ENDINGS:
             handler = signal.getsignal(ending)
             if callable(handler):
                 handlers[int(ending)] = handler
@@ -434,48 +435,58 @@ def _undisturbed() -> Iterator[None]:
             handlers[signum](signum, frame)
 
 
-def _lock(place: Place, *, make: bool, replace: bool = False, private: bool = True) -> int:
-    """Return the handle of the hidden folder, which is ours, with an exclusive lock on it."""
-    waits = iter(_BRIEFLY)
+def _lock(place: Place, *, make: bool, replace: bool = False, private: bool = True) -> tuple[Place, FileLock]:
+    """Return the place with its hidden folder, which is ours, and an exclusive lock on it."""
     while True:
         if make:
             check_place(place.out, replace=replace)
+            _check_closable(place)
             with suppress(FileExistsError):  # of a dead run, or of one that is at work: the lock tells
                 place.hidden.mkdir(mode=0o700)
         try:
-            lock = os.open(place.hidden, _FOLDER)
+            held = Place(out=place.out, held=place.hidden.lstat())
         except FileNotFoundError:
             if make:
                 continue  # another run has just finished
             raise
-        except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise _in_the_way(place, "it is not a folder") from None
-            if error.errno == errno.EACCES:
-                raise _in_the_way(place, "another user made it") from None
-            raise
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            if (wait := next(waits, None)) is not None:
-                time.sleep(wait)  # a run that sweeps what the dead left holds it for a moment
-                continue
-            remedy = "choose a new folder, or wait for the other run"
-            raise bad_plan("another run is writing to this place", where=str(place.out), remedy=remedy) from None
-        try:
-            if (why := _foreign(lock, private=private)) and not make:
-                # It holds a key: to remove it would lose the release.
-                remedy = f"find out who could read the key that is in it; then run `chmod 700 {place.hidden}`"
-                raise bad_plan(f"{place.hidden.name} is not as we left it: {why}", where=str(place.out), remedy=remedy)
-            if why:
+        if why := _foreign(held, private=private):
+            if make:
                 raise _in_the_way(place, why)
-            if _is(lock, place):
-                return lock
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)  # it was moved or removed between the look and the lock
+            # It holds a key: to remove it would lose the release.
+            remedy = f"find out who could read the key that is in it; then run `chmod 700 {place.hidden}`"
+            raise bad_plan(f"{place.hidden.name} is not as we left it: {why}", where=str(place.out), remedy=remedy)
+        try:
+            lock = _held(held, wait=_BRIEFLY)
+        except FileNotFoundError:
+            continue  # it was removed between the look and the lock
+        if lock is None and held.is_ours:
+            remedy = "choose a new folder, or wait for the other run"
+            raise bad_plan("another run is writing to this place", where=str(place.out), remedy=remedy)
+        if lock is not None:
+            return held, lock
+
+
+def _held(place: Place, *, wait: float) -> FileLock | None:
+    """Return a lock on a hidden folder; None where a living run has it, or it was moved or removed meanwhile."""
+    lock = FileLock(place.hidden / _LOCK, mode=0o600, timeout=wait)
+    try:
+        lock.acquire(poll_interval=0.05)
+    except Timeout:
+        return None
+    if place.is_ours and (place.hidden / _LOCK).exists():
+        return lock
+    lock.release()
+    return None
+
+
+def _check_closable(place: Place) -> None:
+    """Refuse a system that cannot close a folder to others."""
+    if _WINDOWS and sys.version_info < (3, 12, 4):
+        raise bad_plan(
+            "this version of Python cannot close a folder to others on Windows, and keys and records would be in it",
+            where=str(place.out),
+            remedy="install Python 3.12.4 or newer",
+        )
 
 
 def _in_the_way(place: Place, why: str) -> PlanError:
@@ -483,77 +494,79 @@ def _in_the_way(place: Place, why: str) -> PlanError:
     return bad_plan(what, where=str(place.out), remedy="look at it and remove it, or choose another place")
 
 
-def _foreign(handle: int, *, private: bool = True) -> str:
+def _foreign(place: Place, *, private: bool = True) -> str:
     """Say why a folder is not one that a run of this user made; empty if it is.
 
-    Whoever made it, or may write to it, could read the key of the draw, or let us remove what is theirs.
+    Its maker, and all who may write to it, could read the key of the draw, or let us remove what is theirs.
     """
-    found = os.fstat(handle)
-    if found.st_uid != os.geteuid():
+    assert place.held is not None
+    if not stat.S_ISDIR(place.held.st_mode):
+        return "it is not a folder"
+    if not _is_mine(place.held):
         return "another user made it"
-    if found.st_mode & 0o077 and private:
+    if private and not _is_closed(place.held):
         return "others than its owner may open it"
-    other = sorted({*os.listdir(handle)} - _MADE)
+    other = sorted({*os.listdir(place.hidden)} - {*_MADE, _LOCK})
     return f"it holds {other[0]!a}, which no run makes" if other else ""
 
 
-def _held(lock: int, place: Place) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return _is(lock, place)
+def _is_mine(found: os.stat_result) -> bool:
+    """Say whether this user made a file; Windows says so by who may open it, and mkdir there closes a folder."""
+    return _WINDOWS or found.st_uid == os.geteuid()
 
 
-def _is(lock: int, place: Place) -> bool:
-    try:
-        return os.path.samestat(os.fstat(lock), os.lstat(place.hidden))
-    except FileNotFoundError:
-        return False
+def _is_closed(found: os.stat_result) -> bool:
+    return _WINDOWS or not found.st_mode & 0o077
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _checksum(key: bytes) -> bytes:
     return hashlib.sha256(key).hexdigest().encode()
 
 
-def _read(name: str, folder: int) -> bytes | None:
-    """Return the bytes of a file in a folder; nothing where it is absent, or is a link or a pipe."""
+def _read(path: Path) -> bytes | None:
+    """Return the bytes of a file; nothing where it is absent, or is a link or a pipe."""
     try:
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return None
+        handle = os.open(path, os.O_RDONLY | PLAIN)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EISDIR):
+        if error.errno in (errno.ENOENT, errno.ELOOP):
             return None
         raise
     with os.fdopen(handle, "rb") as stream:
-        return stream.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
+        return stream.read()
 
 
-def _write_private(name: str, content: bytes, folder: int) -> None:
+def _write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, whole or not at all, and force it to the disk."""
-    half = f".{name}"
-    with suppress(FileNotFoundError):
-        os.unlink(half, dir_fd=folder)
-    handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
-    with os.fdopen(handle, "wb") as stream:
+    half = path.with_name(f".{path.name}")
+    half.unlink(missing_ok=True)
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(handle)
-    os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
-    os.fsync(folder)
+        os.fsync(stream.fileno())
+    half.replace(path)
+    sync(path.parent)
 
 
-def _remove(name: str, folder: int) -> None:
-    """Remove a file, a link or a folder by the handle of its parent; what a link leads to is left alone."""
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a folder; what a link leads to is left alone."""
     with suppress(OSError):
-        if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-            shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+        if _is_folder(path):
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            os.unlink(name, dir_fd=folder)
+            path.unlink()
 
 
 def sync(path: Path) -> None:
-    """Force a file or a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    """Force a file or a folder to the disk; Windows writes the entries of folders itself."""
+    if _WINDOWS and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -612,7 +625,7 @@ def appearing(place: Place, *, finish: Callable[[Path], None] | None = None, rep
     if finish is not None:
         finish(place.folder)
         _sync(place.folder)
-    if place.handle is not None and not _is(place.handle, place):
+    if not place.is_ours:
         raise OSError(errno.EIO, "another folder was put in place of the hidden one", str(place.hidden))
     # A bundle never appears while the key that made it still exists.
     place.destroy_key()
@@ -659,7 +672,10 @@ def move_new(folder: Path, place: Path) -> None:
 
 
 def _rename_new(folder: Path, place: Path) -> None:
-    """Rename by the system call that refuses to replace."""
+    """Rename by the system call that refuses to replace; on Windows each rename does."""
+    if _WINDOWS:
+        os.rename(folder, place)
+        return
     library = ctypes.CDLL(None, use_errno=True)
     old, new = os.fsencode(folder), os.fsencode(place)
     if sys.platform == "darwin" and hasattr(library, "renamex_np"):

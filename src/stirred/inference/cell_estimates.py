@@ -81,51 +81,55 @@ class KnownCells:
 
 
 def estimated_shrunken(
-    cells: pl.DataFrame, *, tolerance: float, moved: NumberMoved | None = None, seen: KnownCells | None = None
+    cells: pl.DataFrame, *, tolerance: float, moved: NumberMoved | None = None, known_cells: KnownCells | None = None
 ) -> pl.DataFrame:
     """Add estimate, variance and bounds of every cell of every stratum.
 
-    ``__squares`` is the same estimate for the sum of squared weights. ``seen`` is what the estimates start from.
+    ``__squares`` is the same estimate for the sum of squared weights. ``known_cells`` is what the estimates start from.
     ``__shift``, where nothing followed the swap, is what the squared correction lacks of the squared error of a
     published cell (``unswap._summed``); where nothing could be corrected it is the error of chance alone.
     """
     n, r, c, z, rr = (
         cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("stratum", "hold", "swap", "cell", "hold_squares")
     )
-    alone, seen = seen is None, seen or KnownCells.published(cells)
+    alone, known_cells = known_cells is None, known_cells or KnownCells.published(cells)
     laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), moved=moved)
     low, high = cell_bounds(cells)
     known, independent = low == high, r * c / n
     lost = (np.abs(laws.kept) < tolerance) & ~known
     usable = ~lost & ~known
     kept = np.where(usable, laws.kept, 1.0)
-    estimate = np.where(usable, corrected(seen.cell, independent=independent, kept=kept), z)
-    squares = np.where(usable, corrected(seen.cell_squares, independent=rr * c / n, kept=kept), seen.cell_squares)
+    estimate = np.where(usable, corrected(known_cells.cell, independent=independent, kept=kept), z)
+    squares = np.where(
+        usable, corrected(known_cells.cell_squares, independent=rr * c / n, kept=kept), known_cells.cell_squares
+    )
     margins = {"hold": r, "hold_squares": rr, "swap": c}
     _, free = laws.moments(cell=estimate, cell_squares=squares, **margins)
     plain = np.clip(estimate, low, high)
-    squares_plain = plain if np.array_equal(seen.cell_squares, seen.cell) else np.clip(squares, 0.0, rr)
+    squares_plain = plain if np.array_equal(known_cells.cell_squares, known_cells.cell) else np.clip(squares, 0.0, rr)
     _, inside = laws.moments(cell=plain, cell_squares=squares_plain, **margins)
-    plug_in = (np.maximum(inside, 0.0) + seen.plug_in) / kept**2
+    plug_in = (np.maximum(inside, 0.0) + known_cells.plug_in) / kept**2
     # A record more or less in the cell, of the row's usual weight, as far as the margins leave room for it.
     weight = rr / np.maximum(r, 1.0)
     ends = [np.maximum(plain - weight, low), np.minimum(plain + weight, high)]
     (_, less), (_, more) = (
         laws.moments(cell=end, cell_squares=squares_plain + (end - plain) * weight, **margins) for end in ends
     )
-    slope = (more - less) / np.where(known, 1.0, ends[1] - ends[0]) / kept**2 + seen.slope / kept
+    slope = (more - less) / np.where(known, 1.0, ends[1] - ends[0]) / kept**2 + known_cells.slope / kept
     # The variance of Z is a quadratic in X; with the estimate put in, its mean is (q / lambda^2) Var Z, so this is
     # unbiased for Var Z / lambda^2. An estimate of Z in its place puts (q - lambda^2) / lambda^2 of its own variance
     # in besides, so that with this variance added the mean is again q times that of both.
     q = laws.kept_squares
-    unbiased = np.where(np.abs(q) < SQUARES_TOLERANCE, plug_in, (free + seen.variance) / np.where(q == 0, 1.0, q))
+    unbiased = np.where(
+        np.abs(q) < SQUARES_TOLERANCE, plug_in, (free + known_cells.variance) / np.where(q == 0, 1.0, q)
+    )
     spread = np.where(usable, unbiased, 0.0)
     _, chance = laws.moments(cell=independent, cell_squares=rr * c / n, **margins)
     shift = np.where(lost, np.maximum(chance, 0.0), (2 * kept - 1) * spread)
-    bias = np.sort(np.stack([seen.low / kept, seen.high / kept]), axis=0)
+    bias = np.sort(np.stack([known_cells.low / kept, known_cells.high / kept]), axis=0)
     new = {
-        "__moves": (laws.moved > 0) | seen.moves,
-        "__near": lost | (usable & seen.near),
+        "__moves": (laws.moved > 0) | known_cells.moves,
+        "__near": lost | (usable & known_cells.near),
         "__estimate": estimate,
         "__squares": squares,
         "__variance": spread,
@@ -133,12 +137,12 @@ def estimated_shrunken(
         "__plug_in": np.where(usable, plug_in, 0.0),
         "__plain": np.where(usable, plain, estimate),
         "__slope": np.where(usable, slope, 0.0),
-        "__step": np.where(usable, seen.step / np.abs(kept), 0.0),
+        "__step": np.where(usable, known_cells.step / np.abs(kept), 0.0),
         "__low": low,
         "__high": high,
         "__bias_low": np.where(lost, low - z, np.where(usable, bias[0], 0.0)),
         "__bias_high": np.where(lost, high - z, np.where(usable, bias[1], 0.0)),
-        "__kept": np.where(lost, z, np.where(usable, seen.kept, 0.0)).astype(np.int64),
+        "__kept": np.where(lost, z, np.where(usable, known_cells.kept, 0.0)).astype(np.int64),
         "__independent": independent,
     }
     return cells.with_columns(pl.Series(name, values) for name, values in new.items())
@@ -173,7 +177,7 @@ def estimated_staged(
     both = cells.select(names).join(between, on=names, how="left", nulls_equal=True, maintain_order="left")
     summed = {name: both[f"__{name}"].fill_null(0).to_numpy().astype(np.float64) for name in (*_SUMMED, *_AVERAGED)}
     near, moves = (both[name].fill_null(value=False).to_numpy() for name in ("__near", "__moves"))
-    seen = KnownCells(
+    known_cells = KnownCells(
         cell=summed["estimate"],
         cell_squares=summed["squares"],
         variance=summed["variance"],
@@ -186,7 +190,7 @@ def estimated_staged(
         slope=summed["slope"],
         step=np.where(summed["step"] > 0, summed["step"], cells["__largest"].to_numpy()),
     )
-    return estimated_shrunken(cells, tolerance=tolerance, moved=moved, seen=seen)
+    return estimated_shrunken(cells, tolerance=tolerance, moved=moved, known_cells=known_cells)
 
 
 # ---- values that are redrawn -------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ _LEAST_STAY: Final = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Redrawn:
-    """One stratum under the conditioned swap, seen from what it released.
+    """One stratum under the conditioned swap, known_cells from what it released.
 
     >>> from fractions import Fraction
     >>> from stirred.mechanisms.registry import mechanism_class

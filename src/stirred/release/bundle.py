@@ -1,4 +1,4 @@
-"""A bundle is complete or absent: it is written beside its place and moved there in one step."""
+"""A bundle is complete or absent: it is written next to its place and moved there in one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which match and swap variables could be chosen, what each would cost and what each would publish exactly.
+"""Settings to choose from: match and swap variables with what each would cost and publish, and what a policy allows.
 
 Table 5 of the paper, computed from a file: for every pair of neighbouring geographic levels, swap the
 finer ones within the coarser, alone or crossed with further match variables.
@@ -6,7 +6,9 @@ finer ones within the coarser, alone or crossed with further match variables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -16,13 +18,16 @@ from stirred.data.codes import differing, encode
 from stirred.data.microdata import Microdata, as_microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms import registry
+from stirred.release.ledger import OverLimitError
+from stirred.release.prepared import Prepared
+from stirred.release.run import release_request
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
-from stirred.spec.exact import Exact
+from stirred.spec.exact import Exact, exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.rows import Row
 from stirred.spec.swap_budget import psa_sharp_epsilon, rate_not_above, smallest_psa_epsilon
 
@@ -203,3 +208,67 @@ def _candidate(plan: Any, geography: Hierarchy, *, epsilon: Exact | None) -> Can
         reaching=reaching,
         multiverse=replace(plan.specification.multiverse, hierarchies=(geography,), consequences=()),
     )
+
+
+# ---- what a policy would allow -----------------------------------------------------------------------------
+
+_STEPS = 1 << 10  # the loss that fits is found to a thousandth of the one that was refused
+_MOST = 64  # where that is infinite, no limit is so high
+_GRID = 10_000  # rates are given to a hundredth of a percent, where that is fine enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedSetting:
+    """A setting that the policy would allow: a rate, the setting that is the loss, or for others the loss alone."""
+
+    setting: str
+    value: Fraction
+    epsilon: Exact
+
+    def __str__(self) -> str:
+        loss = f", epsilon {self.epsilon.shown()}" if self.setting == "rate" else ""
+        return f"{self.setting} {float(self.value):.9g} (exactly {self.value}{loss})"
+
+
+def gentlest_allowed(prepared: Prepared) -> AllowedSetting | None:
+    """Return the gentlest setting that the policy would allow, all else equal; None if no setting is.
+
+    A rate is one for all strata. It depends on the invariants, which are published, and on the ledger.
+    """
+    refused = prepared.plan.epsilon
+    most = _MOST if refused.is_infinite else Fraction(math.ceil(refused.enclose().high * 1000), 1000)
+    step = Fraction(most) / _STEPS
+    low, high = 0, _STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _allows(prepared, step * middle) else (low, middle)
+    return _reaching(prepared, exact(step * low)) if low else None
+
+
+def _allows(prepared: Prepared, epsilon: Fraction) -> bool:
+    assert prepared.ledger is not None
+    request = release_request(prepared, seeded=False)
+    assert request.specification is not None
+    try:
+        prepared.ledger.would(replace(request, specification=request.specification.with_budget(epsilon)))
+    except OverLimitError:
+        return False
+    return True
+
+
+def _reaching(prepared: Prepared, epsilon: Exact) -> AllowedSetting | None:
+    """Return the setting whose loss is at most ``epsilon``, as the plan would use it."""
+    mechanism, plan = prepared.mechanism, prepared.plan
+    by_rate = mechanism.rate_losses(plan)
+    if by_rate is None or not by_rate.losses([Fraction(1, 2)]):
+        value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
+        settings = prepared.plan_file.mechanism.settings.dumped()
+        setting = "loss" if settings.get("epsilon") is None else "epsilon"
+        return AllowedSetting(setting=setting, value=value, epsilon=exact(value)) if value else None
+    with suppress(StirredError):  # no rate reaches it
+        rate = by_rate.gentlest(epsilon)
+        for candidate in (Fraction(math.ceil(rate * _GRID), _GRID), rate):
+            ((_, loss),) = by_rate.losses([candidate])
+            if loss <= epsilon:
+                return AllowedSetting(setting="rate", value=candidate, epsilon=loss)
+    return None

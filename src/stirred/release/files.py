@@ -32,29 +32,25 @@ from stirred.spec.doubts import accepted_in_words
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 
-Files = Sequence[PublicFile]
-
 
 def title_of(prepared: Prepared) -> str:
     """Return what the release is called."""
-    return prepared.planned.plan.release.title or f"Release of {prepared.data.name}"
+    return prepared.plan_file.release.title or f"Release of {prepared.data.name}"
 
 
 def _written(folder: Path, prepared: Prepared) -> Written:
-    ending = prepared.planned.plan.release.format
+    ending = prepared.plan_file.release.format
     return Written(folder=folder, format=ending, tables=prepared.tables, labels=prepared.labels)
 
 
-def write_public(
-    folder: Path, prepared: Prepared, files: Files, release: Release, *, account: AccountDocument | None = None
-) -> None:
-    """Write everything that may leave the house but the report, which tells of the checks."""
+def write_public(folder: Path, prepared: Prepared, release: Release, *, account: AccountDocument | None = None) -> None:
+    """Write everything that may leave the house but the report, which lists the checks."""
     written, note = _written(folder, prepared), release.specification.notes
     for table in prepared.tables:
         beside = prepared.mechanism.table_columns
         counts = with_labels(table_counts(prepared, release, table), prepared.labels, beside=beside)
         write_frame(counts, written.public / "tables" / f"{table.name}.csv")
-    for file in files:
+    for file in prepared.files:
         place = written.public / f"{file.name}.{written.ending(file.kind)}"
         if file.in_parts and place.suffix == ".parquet" and (made := release.public.files(file.name)):
             for part in made:
@@ -64,13 +60,12 @@ def write_public(
             parts = _parts(file, release, prepared)
             write_parts(parts, place, note=note, **({"apart": True} if file.in_parts else {}))
     prepared.mechanism.write_internal(release, written, note=note)
-    write_pages(written.public, prepared, files, release.specification, account=account)
+    write_pages(written.public, prepared, release.specification, account=account)
 
 
 def write_pages(
     public: Path,
     prepared: Prepared,
-    files: Files,
     specification: Specification,
     *,
     account: AccountDocument | None = None,
@@ -82,14 +77,14 @@ def write_pages(
     )
     page = to_markdown(specification, title=title_of(prepared), method=prepared.mechanism.in_words, account=account)
     (public / "specification.md").write_text(page, encoding="utf-8")
-    readme = _readme(prepared, files, public).page(specification)
+    readme = _readme(prepared, public).page(specification)
     (public / "README.md").write_text(readme, encoding="utf-8")
 
 
-def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
+def public_files(prepared: Prepared) -> list[dict[str, Any]]:
     """Return the files and tables with their columns, as the manifest lists them."""
     listed = []
-    for file in files:
+    for file in prepared.files:
         columns = _with_labels(pl.DataFrame(schema=dict.fromkeys(file.columns, pl.String)), file, prepared).columns
         listed.append({"name": file.name, "kind": file.kind, "columns": columns})
     for table in prepared.tables:
@@ -100,7 +95,7 @@ def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
 
 
 def _with_labels(part: pl.DataFrame, file: PublicFile, prepared: Prepared) -> pl.DataFrame:
-    """Return a table that the mechanism makes beside those of the plan, such as sums, with labels as these have."""
+    """Return a table that the mechanism adds to those of the plan, such as sums, with labels as these have."""
     if not file.name.startswith("tables/"):
         return part
     return with_labels(part, prepared.labels, beside=prepared.mechanism.table_columns)
@@ -143,7 +138,7 @@ def _columns(table: Table, homes: pl.DataFrame, people: pl.DataFrame | None) -> 
     return joined.select(table.variables)
 
 
-def verify_public(folder: Path, prepared: Prepared, files: Files, release: Release) -> list[Check]:
+def verify_public(folder: Path, prepared: Prepared, release: Release) -> list[Check]:
     """Read the written files back, and compare them with the confidential input and with what was released."""
     written = _written(folder, prepared)
     mechanism, data, plan = prepared.mechanism, prepared.data, prepared.plan
@@ -152,7 +147,7 @@ def verify_public(folder: Path, prepared: Prepared, files: Files, release: Relea
         *(_recounted(table, written) for table in prepared.tables if mechanism.counts_tables),
         *mechanism.verify_exact(data, plan, written),
     ]
-    for file in files:
+    for file in prepared.files:
         if file.name not in written.checked:
             for _ in written.parts(file.name, _parts(file, release, prepared), kind=file.kind):
                 pass  # the comparison is made while they are read
@@ -178,7 +173,7 @@ def _recounted(table: Table, written: Written) -> Check:
     return Check(what=what, cells=counted.height, result="identical to the published table")
 
 
-def _readme(prepared: Prepared, files: Sequence[PublicFile], public: Path) -> Readme:
+def _readme(prepared: Prepared, public: Path) -> Readme:
     """Return what the page for readers states, as far as the public folder is written."""
     mechanism, plan = prepared.mechanism, prepared.plan
     accepted = accepted_in_words(doubt.name for doubt in prepared.accepted)
@@ -190,15 +185,15 @@ def _readme(prepared: Prepared, files: Sequence[PublicFile], public: Path) -> Re
     return Readme(
         title=title_of(prepared),
         method=mechanism.in_words,
-        purpose=prepared.planned.plan.release.purpose or "",
+        purpose=prepared.plan_file.release.purpose or "",
         conclusions=mechanism.conclusions(plan),
         further=[text for text in (plan.also_promised, accepted and f"{WEAK_POINTS}{accepted}.") if text],
         files=[
-            *_files(prepared, files, records=True),
+            *_files(prepared, records=True),
             *(_of_table(prepared, table, public) for table in prepared.tables),
-            *_files(prepared, files, records=False),
+            *_files(prepared, records=False),
         ],
-        notes=[*_without_records(prepared.mechanism, files), *([reading] if in_parts else [])],
+        notes=[*_without_records(prepared.mechanism, prepared.files), *([reading] if in_parts else [])],
     )
 
 
@@ -210,11 +205,11 @@ def _without_records(mechanism: Mechanism, files: Sequence[PublicFile]) -> Itera
         yield f"There is no file of records: the promise is about the {what} alone."
 
 
-def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[tuple[str, str]]:
+def _files(prepared: Prepared, *, records: bool) -> Iterator[tuple[str, str]]:
     """Yield each file of records, or each of the others, with what is in it; words name records without ending."""
-    ending = prepared.planned.plan.release.format
-    places = {file.name: f"{file.name}.{ending}" for file in files if file.kind == "records"}
-    for file in files:
+    ending = prepared.plan_file.release.format
+    places = {file.name: f"{file.name}.{ending}" for file in prepared.files if file.kind == "records"}
+    for file in prepared.files:
         if (file.kind == "records") == records:
             words = file.words
             for name, place in places.items():

@@ -14,12 +14,11 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from stirred.data.bundle import checksum, odd_files
-from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers, sweep
+from stirred.data.place import CHECKSUMS, PLAIN, check_place, folder_at, remove_leftovers, sweep
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import StrictFacts
 from stirred.release.reservation import NOTICE, Accounted, accounted
-from stirred.release.rewriting import Rewriting
-from stirred.release.scan import Scan, problems_of, scan_bundle
+from stirred.release.scan import Rewriting, Scan, problems_of, scan_bundle
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, place_of
@@ -64,14 +63,14 @@ def publish(
 ) -> Publication:
     """Copy `public/` of a finished bundle to the new folder ``place``, with a file of checksums for its readers.
 
-    All doubts are raised at once, and then nothing is written. ``accept`` names doubts that somebody answers for,
-    beside those that the release accepted. A release that was accounted for must stand committed in its ledger, with
-    this manifest; ``ledger`` says where the ledger is, if it has moved. The ledger records who published, the names in
-    ``accept``, and where to: ``called`` is the name of the place, by default that of the folder. One row announces the
-    publication before it can appear, and another one says that it did. Tables are written again from their values,
-    pages from what they state. The copy is closed to everybody but its owner until all of it is on the
-    disk. ``require_ledger`` refuses a release that no ledger accounts for; so does the keeper of the
-    place by a file `.stirred-publish.toml` beside it or above. A dry run makes all checks and writes nothing.
+    All doubts are raised at once, and then nothing is written. ``accept`` names doubts that somebody answers for, in
+    addition to those that the release accepted. A release that was accounted for must stand committed in its ledger,
+    with this manifest; ``ledger`` says where the ledger is, if it has moved. The ledger records who published, the
+    names in ``accept``, and where to: ``called`` is the name of the place, by default that of the folder. One row
+    announces the publication before it can appear, and another one says that it did. Tables are written again from
+    their values, pages from what they state. The copy is closed to everybody but its owner until all of it is on the
+    disk. ``require_ledger`` refuses a release that no ledger accounts for; so does the keeper of the place by a file
+    `.stirred-publish.toml` beside it or above. A dry run makes all checks and writes nothing.
     """
     if not dry_run:
         # A run that died when its bundle had appeared may hold other names of files; any may have left its rehearsal.
@@ -93,18 +92,18 @@ def publish(
         raise PublishError(problems)
     files = dict(sorted(scan.files.items()))
     notice = _NOTICE.format("\n".join(f"- {doubt.what}" for doubt in false)) if false else ""
-    told = {NOTICE: notice} if notice else {}
+    notices = {NOTICE: notice} if notice else {}
     if not dry_run:
         assert scan.rewriting is not None, "a promise that cannot be read is a doubt"
         appearing = account.publication(to=name, place=place, who=who, accepted=accept)
         with appearing as begin, folder_at(place, finish=_let_everybody_read, private=False) as folder:
             files = _copy(bundle / "public", folder, files, scan.rewriting)
-            listed = "".join(f"{digest}  {file}\n" for file, digest in {**files, **_sums(told)}.items())
+            listed = "".join(f"{digest}  {file}\n" for file, digest in {**files, **_sums(notices)}.items())
             begin(_sha256(listed))
-            for file, text in {**told, CHECKSUMS: listed}.items():
+            for file, text in {**notices, CHECKSUMS: listed}.items():
                 with os.fdopen(_new_file(folder / file), "w", encoding="utf-8") as written:
                     written.write(text)
-    files = {**files, **_sums(told)}
+    files = {**files, **_sums(notices)}
     said = [f"{doubt.name}: accepted by you, and {NOTICE} tells readers what is not so" for doubt in false]
     return Publication(place=place, called=name, files=files, checks=(*scan.checks, account.words, *said))
 
@@ -158,7 +157,7 @@ def _wrong_place(bundle: Path, place: Path, name: str) -> Iterator[Problem]:
 def _copy(public: Path, folder: Path, files: Mapping[str, str], rewriting: Rewriting) -> dict[str, str]:
     """Copy the files, for their owner alone, and compare what was copied with the manifest; return their checksums.
 
-    Each is written again from what is read of it, as the scan did on trial: nothing beside that is published.
+    Each is written again from what is read of it, as the scan did on trial: nothing else is published.
     """
     found = {}
     for name, recorded in files.items():
@@ -174,19 +173,21 @@ def _copy(public: Path, folder: Path, files: Mapping[str, str], rewriting: Rewri
 
 
 def _let_everybody_read(folder: Path) -> None:
-    """Open the permissions, those of the folder last: until then nobody comes past it."""
+    """Open the permissions, those of the folder last: until then only their owner can open it."""
     for path in (*folder.rglob("*"), folder):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _new_file(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o600)
 
 
 def _copied(source: Path, target: Path) -> str:
     """Copy the bytes of a file, not following a link, and return their SHA-256."""
     digest = hashlib.sha256()
-    opened = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if source.is_symlink():
+        return ""
+    opened = os.open(source, os.O_RDONLY | PLAIN)
     with os.fdopen(opened, "rb") as read, os.fdopen(_new_file(target), "wb") as written:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             return ""  # a pipe never ends

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from stirred.audit.bundle import audit_pages
-from stirred.data.bundle import Findings, files_of
+from stirred.audit.bundle import CHECKS, CheckedBundle, When
+from stirred.data.bundle import Findings
 from stirred.data.columns import Columns, select
 from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
-from stirred.mechanisms.protocol import PERSONS, Workplace, for_rehearsal
+from stirred.engines.local import LocalEngine
+from stirred.mechanisms.protocol import PERSONS, Progress, Release, Workplace, for_rehearsal, plan_doubts
 from stirred.randomness.entropy import Entropy
-from stirred.release.files import Files, public_files, verify_public, write_pages
+from stirred.release.bundle import mark_seeded
+from stirred.release.files import public_files, verify_public, write_pages, write_public
 from stirred.release.ledger import Request
 from stirred.release.prepared import Prepared
 from stirred.release.reports import blank_reports, write_reports
-from stirred.release.rewriting import Rewriting
-from stirred.release.scan import TABLES, may_have, not_rewritten, page_doubts
-from stirred.release.trial import trial_draw
+from stirred.release.scan import CHECKS as BEFORE_PUBLISHING
+from stirred.release.scan import TABLES, may_have
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
@@ -34,7 +34,7 @@ _REST: Final = 2
 _PAGES: Final = 8 << 20
 
 
-def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -> None:
+def rehearse(place: Place, prepared: Prepared, request: Request) -> None:
     """Raise all problems that would end the run after its draw, or that `publish` would find in what it wrote.
 
     A few records are released into the claimed place under a key that is thrown away: what fails for the names, types
@@ -47,9 +47,9 @@ def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -
         prepared.data, prepared.plan, Workplace(place.folder / "internal", place.hidden / "progress")
     )
     assert request.specification is not None
-    pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)
-    unlisted = _not_allowed(prepared, files, request.specification)
-    if problems := [*_too_large(place, bytes_needed(prepared, files)), *unlisted, *pages]:
+    pages = _pages(place.hidden / "rehearsal", prepared, request.specification)
+    unlisted = _not_allowed(prepared, request.specification)
+    if problems := [*_too_large(place, bytes_needed(prepared)), *unlisted, *pages]:
         raise PlanError(dict.fromkeys(problems))
 
 
@@ -67,10 +67,10 @@ def _too_large(place: Place, needed: int) -> Iterator[Problem]:
             )
 
 
-def _not_allowed(prepared: Prepared, files: Files, specification: Specification) -> Iterator[Problem]:
+def _not_allowed(prepared: Prepared, specification: Specification) -> Iterator[Problem]:
     """Hold the files that the mechanism will make to its own rule of what they may have, as `publish` does."""
     allowed = may_have(prepared.mechanism, prepared.plan.released_columns(prepared.data), specification)
-    for file in public_files(prepared, files):
+    for file in public_files(prepared):
         kind = TABLES if file["kind"] == "table" else file["name"]
         codes = [name for name in file["columns"] if name not in label_columns(file["columns"])]
         if kind not in allowed or (other := [name for name in codes if name not in allowed[kind]]):
@@ -82,11 +82,11 @@ def _not_allowed(prepared: Prepared, files: Files, specification: Specification)
             )
 
 
-def bytes_needed(prepared: Prepared, files: Files) -> int:
+def bytes_needed(prepared: Prepared) -> int:
     """Return about how many bytes a bundle takes, by a sample of the records."""
-    data, ending = prepared.data, prepared.planned.plan.release.format
+    data, ending = prepared.data, prepared.plan_file.release.format
     needed = 0.0
-    for file in files:
+    for file in prepared.files:
         if file.kind != "records":
             needed += file.about_bytes / _REST
             continue
@@ -113,36 +113,40 @@ def _bytes_a_row(table: Columns, names: list[str], ending: str) -> float:
 
 def free_bytes(folder: Path) -> int:
     """Return how many bytes this user may still write on the disk of a folder."""
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
+    return shutil.disk_usage(folder).free
 
 
-def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specification) -> list[Problem]:
+def _pages(folder: Path, prepared: Prepared, specification: Specification) -> list[Problem]:
     """Make the bundle of an excerpt, and look at its pages as `publish` will."""
-    public, found = folder / "public", Findings()
+    public = folder / "public"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         if (excerpt := _excerpt(prepared, specification)) is None:
             public.mkdir(parents=True)
-            write_pages(public, prepared, files, specification)
+            write_pages(public, prepared, specification)
             (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
         else:
-            own = excerpt.plan.files(excerpt.mechanism, excerpt.data)
             thrown_away = Entropy.from_seed("rehearsal") if specification.seeded else Entropy.from_os()
-            release = trial_draw(excerpt, folder, thrown_away)
-            write_reports(folder, excerpt, release, verify_public(folder, excerpt, own, release))
-        audit_pages(public, specification, method=prepared.mechanism.in_words, same_version=True, found=found)
+            release = draw_without_release(excerpt, folder, thrown_away)
+            write_reports(folder, excerpt, release, verify_public(folder, excerpt, release))
         released = prepared.plan.released_columns(prepared.data)
-        variables = (*released.households, *released.persons)
-        names = sorted(name.removeprefix("public/") for name in files_of(folder) if name.startswith("public/"))
-        again = not_rewritten(public, names, Rewriting(specification=specification, variables=variables), {})
+        bundle = CheckedBundle(
+            folder=folder,
+            public=public,
+            specification=specification,
+            found=Findings(),
+            mechanism=prepared.mechanism,
+            variables=(*released.households, *released.persons),
+            rehearsed=True,
+        )
+        bundle.look((*CHECKS, *BEFORE_PUBLISHING), When.REHEARSAL)
         return [
             Problem(
                 what=f"{problem.what}, and `publish` would refuse it",
-                where=f"{prepared.planned.source} {problem.where}",
+                where=f"{prepared.plan_file.source} {problem.where}",
                 remedy="look at title, purpose and names in the plan",
             )
-            for problem in (*found.problems, *page_doubts(public), *again)
+            for problem in bundle.found.problems
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -164,3 +168,32 @@ def _excerpt(prepared: Prepared, specification: Specification) -> Prepared | Non
             few, plan = data, prepared.plan
     # The promise on the pages is that of the release; an excerpt may lose less.
     return replace(prepared, data=few, plan=for_rehearsal(plan, specification))
+
+
+def draw_without_release(
+    prepared: Prepared, folder: Path, entropy: Entropy, *, progress: Progress | None = None
+) -> Release:
+    """Draw once without a release, for a rehearsal or to compare plans inside: write the public files to a bundle.
+
+    Doubts that a person may accept are accepted: this is not a release. It states what the plan promises. No ledger is
+    opened, and the folder is the caller's to remove.
+    """
+    (folder / "public" / "tables").mkdir(parents=True)
+    (folder / "internal").mkdir(mode=0o700)
+    prepared = replace(prepared, mechanism=prepared.mechanism.on(LocalEngine()))
+    doubts = plan_doubts(prepared.plan)
+    accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
+    release = prepared.mechanism.release(
+        prepared.data,
+        entropy,
+        accept=accept,
+        plan=prepared.plan,
+        progress=progress,
+        workplace=Workplace(folder / "internal", folder / "progress"),
+    )
+    promised = prepared.plan.specification
+    release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))
+    write_public(folder, prepared, release)
+    if entropy.seeded:
+        mark_seeded(folder)
+    return release

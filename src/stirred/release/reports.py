@@ -17,10 +17,9 @@ from stirred.data.table_labels import without_labels
 from stirred.inference.unswap import corrected_tables
 from stirred.mechanisms.protocol import Check, Release, Table, TooLargeError
 from stirred.mechanisms.registry import is_installed, package_of
-from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.files import table_counts, title_of
 from stirred.release.prepared import Prepared
-from stirred.release.tables import in_words, tabulate
+from stirred.release.tables import Expectation, expectations, in_words, tabulate, within_reach
 from stirred.report.release import ReleaseReport, internal_report, public_report
 from stirred.report.transparency import transparency
 from stirred.report.validity import facial_validity
@@ -47,7 +46,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
     }
     shown = {title: in_words(frame, prepared.labels) for title, frame in shown.items()}
     accuracy = {title: in_words(frame, prepared.labels) for title, frame in accuracy.items()}
-    records = [file.name for file in plan.files(mechanism, data) if file.kind == "records"]
+    records = [file.name for file in prepared.files if file.kind == "records"]
     validity = facial_validity(folder / "public", type(mechanism), records=records, zeros=_impossible(prepared))
     report = replace(
         _blank(prepared, release.specification),
@@ -124,9 +123,9 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         records=_fixed_number(prepared, specification),
         seeded=specification.seeded,
         made=f"Made with stirred {__version__}.",
-        safes=prepared.planned.plan.safes_sheet,
+        safes=prepared.plan_file.safes_sheet,
         exposure=prepared.exposure,
-        has_records=any(file.kind == "records" for file in prepared.plan.files(prepared.mechanism, prepared.data)),
+        has_records=any(file.kind == "records" for file in prepared.files),
         # By the law alone; what the released file adds comes after the draw.
         typical=prepared.mechanism.typical_errors(prepared.plan, {}),
         not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,

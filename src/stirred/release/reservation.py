@@ -1,8 +1,8 @@
-"""The account of one run in the ledger: reserved before anything random, drawn, then committed or given up."""
+"""One run and its ledger: doubts before it, its entry from reservation to commitment, and its publication."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +10,72 @@ from typing import Any, Final
 
 from stirred.data.bundle import checksum, published_specification
 from stirred.data.place import CHECKSUMS, Place, abort_command
+from stirred.mechanisms.protocol import ReleasedTable
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
-from stirred.release.ledger.entry import COMMITTED, Event, entry_names, numbers
+from stirred.release.ledger.contradictions import doubt_about
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
+from stirred.release.ledger.row import COMMITTED, RESERVED, Event, entry_names, numbers
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.document import account_in
 from stirred.spec.document_schema import AccountDocument
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import Problem
 from stirred.spec.reliance import OneRun
+from stirred.spec.specification import Specification
 
 # What publishing adds to the public files where the ledger knows a sentence of theirs to be false.
 NOTICE: Final = "NOTICE.md"
+
+
+def ledger_doubts(
+    ledger: Ledger | None,
+    *,
+    mechanism: str,
+    specification: Specification,
+    parameters: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    before: int | None = None,
+) -> tuple[Doubt, ...]:
+    """Return a doubt for each assumption that the release would contradict, or that earlier entries contradict of it.
+
+    ``before`` is the entry of the release itself, where it was reserved already.
+    """
+    if ledger is None:
+        return ()
+
+    def instead(earlier: Sequence[int]) -> str:
+        unfinished = [entry for number in earlier if (entry := ledger.entry(number)).status == RESERVED]
+        if unfinished:
+            return f"finish that run, at no further cost: `stirred release --resume {unfinished[-1].place}`"
+        return "use the earlier release; another plan, chosen after looking at it, is a choice among runs as well"
+
+    request = Request(mechanism=mechanism, specification=specification, parameters=parameters, inputs=inputs)
+    found = ledger.contradicted(request, before=before)
+    # The planned release is the last entry.
+    return tuple(doubt_about(one, known=max((*one.entries, *one.by)), instead=instead) for one in found)
+
+
+def earlier_entry(ledger: Ledger, table: ReleasedTable) -> Entry | None:
+    """Return the entry of the release that a table belongs to: by its manifest, or by the files that were published."""
+    for entry in ledger.entries():
+        files = {entry.bundle, *(event.files for event in entry.history)} - {None, ""}
+        if entry.status == COMMITTED and table.release in files and entry.specification == table.promise:
+            return entry
+    return None
+
+
+def earlier_doubts(ledger: Ledger | None, tables: Iterable[ReleasedTable]) -> Iterator[Doubt]:
+    """Yield a doubt for each earlier release that the ledger does not know: nothing shows that it was accounted for."""
+    for table in tables:
+        if ledger is not None and earlier_entry(ledger, table) is None:
+            yield Doubt(
+                kind="unknown-earlier",
+                about=Path(table.file).name,
+                what=f"{table.file} belongs to '{table.title}', which is not a release in the ledger of "
+                f"'{ledger.dataset}'",
+                remedy=f"record that release first, with its bundle: `stirred ledger add {ledger.name} BUNDLE`",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,7 +162,7 @@ class Accounted:
                 )
 
     def publication(self, **facts: Any) -> AbstractContextManager[Callable[[str], None]]:
-        """Return the publication of the bundle, which the ledger is told about; without a ledger nobody is told."""
+        """Return the publication of the bundle, which the ledger records; without a ledger nothing is recorded."""
         if self.ledger is None or self.entry is None:
             return nullcontext(lambda files: None)
         return _publication(self.ledger, self.entry.id, **facts)

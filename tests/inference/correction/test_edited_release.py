@@ -12,11 +12,11 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.bundles import households
 from tests.release.tampering import add, frame, specified
+from tests.world import households
 
 Change = Callable[[Path], object]
 LAW = {"East": "1/2", "North": "1/6", "South": "1/6", "West": "1/6"}
@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "tables": [{"variables": ["county", "tenure"]}],
             "release": {"out": out},
         }
-        run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+        run(prepare(plan_from(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
     return folder
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from stirred.mechanisms.tables.derived import rounded, special
 from stirred.spec.document import from_json
-from tests.release.bundles import PLAN_OF_HOMES, households, stirred
+from tests.world import PLAN_OF_HOMES, households, stirred
 
 
 @pytest.fixture(scope="module")

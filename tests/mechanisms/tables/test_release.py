@@ -18,7 +18,7 @@ from stirred.mechanisms.tables.engine import TableMechanism
 from stirred.release.ledger import Ledger
 from stirred.release.publish import PublishError, publish
 from stirred.spec.document import from_json
-from tests.release.bundles import (
+from tests.world import (
     CODEBOOK_OF_HOMES,
     assert_refused,
     files_in,

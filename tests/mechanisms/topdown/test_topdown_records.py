@@ -27,14 +27,13 @@ from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.resume import resume
-from stirred.release.run import run
+from stirred.release.run import resume, run
 from stirred.spec.document import from_document
 from stirred.spec.problems import StirredError
 from tests.mechanisms.topdown.people import people, wards
-from tests.release.bundles import files_in
 from tests.release.forked import Forked
 from tests.release.tampering import frame, retell
+from tests.world import files_in
 
 PLAN = """[data]
 file = "people.parquet"
@@ -415,7 +414,7 @@ def test_a_later_release_agrees_with_the_first_in_every_area(first: Path) -> Non
     assert site.passed, site.problems
     assert any(check.startswith("persons: agrees") for check in site.checks)
     one, two = Ledger.open(folder / "a.ledger").entries()
-    assert two.includes == (one.id,), "the promise of the second is that of both, and the ledger counts it once"
+    assert two.includes == [one.id], "the promise of the second is that of both, and the ledger counts it once"
     together = Ledger.open(folder / "a.ledger").total().specification
     assert together is not None
     assert together.budget.shown == "1", "half, and half again"

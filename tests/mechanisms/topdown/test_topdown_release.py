@@ -23,11 +23,10 @@ from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.resume import resume
-from stirred.release.run import run
+from stirred.release.run import resume, run
 from tests.mechanisms.topdown.people import CODES, people, wards
-from tests.release.bundles import files_in, manifest, sha256
 from tests.release.tampering import frame, retell
+from tests.world import files_in, manifest, sha256
 
 PLAN = """[data]
 file = "people.csv"

@@ -19,9 +19,9 @@ from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, Policy
 from stirred.release.ledger.export import exported
-from stirred.release.ledger_doubts import ledger_doubts
-from stirred.release.plan_file import planned
+from stirred.release.plan_file import plan_from
 from stirred.release.prepared import Prepared, prepare
+from stirred.release.reservation import ledger_doubts
 from stirred.release.run import release_request
 from stirred.spec import Margin, Multiverse, Named, Specification
 from stirred.spec.accepted import with_accepted_names
@@ -29,8 +29,8 @@ from stirred.spec.compose import compose
 from stirred.spec.document import from_json, to_json
 from stirred.spec.problems import StirredError
 from stirred.spec.reliance import KEYS_ALONE, ONE_RUN, KeysAlone, Unpublished
-from tests.release.bundles import households
 from tests.release.ledger.making import request, specification
+from tests.world import households
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
 PLAIN = PermutationSwap(**ROLES)
@@ -206,7 +206,7 @@ def prepared(out: str, **mechanism: Any) -> Prepared:
         "mechanism": {**ROLES, **mechanism},
         "release": {"out": out, "ledger": "homes.ledger"},
     }
-    return prepare(planned(content, source="plan.toml", folder=Path()))
+    return prepare(plan_from(content, source="plan.toml", folder=Path()))
 
 
 def release(made: Prepared) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from stirred.cli.main import run as command
 from stirred.release.ledger import Ledger
+from stirred.release.ledger.account import verify_store
 from stirred.release.ledger.problems import BrokenLedgerError, StorageError
 from stirred.release.ledger.store import store_at
-from stirred.release.ledger.verify import verify_store
 from stirred.spec.problems import StirredError
 from tests.release.ledger.making import limit, released, request
 from tests.release.ledger.test_faults import HALF_WRITTEN

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from stirred.cli.main import run
 from stirred.release.ledger import Ledger
 from stirred.spec.document import to_json
 from tests.release.ledger.making import COUNTIES, request, specification
+from tests.snapshots import same_as_kept, steady
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -185,45 +188,44 @@ def test_a_broken_ledger_exits_with_1_and_says_where(command: Command, tmp_path:
     assert command("total", "a.ledger")[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["total", "missing.ledger"], "there is no ledger here"),
-        (["init", "a.ledger", "--dataset", " "], "the dataset has no name"),
-        (["init", "no/a.ledger", "--dataset", "d"], "cannot create it"),
-        (["init", "b.ledger", "--dataset", "d", "--policy", "missing.toml"], "cannot read it"),
-        (["add", "a.ledger"], "there is no specification"),
-        (["add", "a.ledger", "nothing-like-this"], "there is no specification called"),
-        (["add", "a.ledger", "zcdp"], "a letter without a value"),
-        (["show", "a.ledger", "7"], "there is no such entry"),
-        (["abort", "a.ledger", "7", "--reason", "r"], "there is no such entry"),
-        (["withdraw", "a.ledger", "7"], "--reason: is needed"),
-        (["export", "a.ledger", "--format", "pdf"], "'pdf' is not known"),
-        (["init", "b.ledger", "--from", "missing.json"], "cannot read it"),
-        (["total", "a.ledger", "--output", "approximate"], "needs a delta"),
-        (["total", "a.ledger", "--kappa", "nonsense"], "is not OLD:NEW=K"),
-        (["total", "a.ledger", "--copies", "none"], "'none' is not a number"),
-        (["total", "a.ledger", "--copies", "0"], "0 is below 1"),
-        (["total", "a.ledger", "--copies", "2", "--because", " "], "no reason is given"),
-        (["export", "a.ledger", "--copies", "-1"], "-1 is below 1"),
-        (["add", "a.ledger", "das-2020", "--when", "soon"], "'soon' is not a date"),
-        (["verify", "a.ledger", "--head", "ab"], "too short"),
-        (["show", "oracle://x/y"], "is not a kind of ledger"),
-    ],
-)
-def test_mistakes_exit_with_2_and_write_nothing(
-    command: Command, tmp_path: Path, arguments: list[str], words: str
-) -> None:
-    if arguments[0] != "init":
-        command("init", "a.ledger", "--dataset", "d")
+MISTAKES = [
+    ["total", "missing.ledger"],
+    ["init", "b.ledger", "--dataset", " "],
+    ["init", "no/a.ledger", "--dataset", "d"],
+    ["init", "b.ledger", "--dataset", "d", "--policy", "missing.toml"],
+    ["add", "a.ledger"],
+    ["add", "a.ledger", "nothing-like-this"],
+    ["add", "a.ledger", "zcdp"],
+    ["show", "a.ledger", "7"],
+    ["abort", "a.ledger", "7", "--reason", "r"],
+    ["withdraw", "a.ledger", "7"],
+    ["export", "a.ledger", "--format", "pdf"],
+    ["init", "b.ledger", "--from", "missing.json"],
+    ["total", "a.ledger", "--output", "approximate"],
+    ["total", "a.ledger", "--kappa", "nonsense"],
+    ["total", "a.ledger", "--copies", "none"],
+    ["total", "a.ledger", "--copies", "0"],
+    ["total", "a.ledger", "--copies", "2", "--because", " "],
+    ["export", "a.ledger", "--copies", "-1"],
+    ["add", "a.ledger", "das-2020", "--when", "soon"],
+    ["verify", "a.ledger", "--head", "ab"],
+    ["show", "oracle://x/y"],
+]
+
+
+def test_mistakes_exit_with_2_and_write_nothing(command: Command, tmp_path: Path) -> None:
+    command("init", "a.ledger", "--dataset", "d")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    code, _, err = command(*arguments)
-    assert code == 2
-    assert words in err
-    code, out, _ = command(*arguments, "--json")
-    assert code == 2
-    assert json.loads(out)["errors"][0].keys() == {"what", "where", "remedy"}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    pages = []
+    for arguments in MISTAKES:
+        code, _, err = command(*arguments)
+        assert code == 2, arguments
+        pages.append(f"{' '.join(arguments)}\n    {err.strip()}")
+        code, out, _ = command(*arguments, "--json")
+        assert code == 2, arguments
+        assert json.loads(out)["errors"][0].keys() == {"what", "where", "remedy"}
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, arguments
+    same_as_kept("mistakes", steady("\n".join(pages), tmp_path))
 
 
 def test_a_release_without_a_specification_is_recorded_and_totals_say_at_least(command: Command) -> None:
@@ -287,3 +289,15 @@ def test_a_reservation_needs_a_specification(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="2020")
     with pytest.raises(StirredError, match="only a release made elsewhere may have no specification"):
         ledger.reserve(Request(mechanism="x", unspecified="why"))
+
+
+def test_making_a_ledger_loads_nothing_of_surveys(tmp_path: Path) -> None:
+    """Samples are a rule of their own, which a ledger loads when an entry has one."""
+    code = (
+        "import sys; from stirred.cli.main import run\n"
+        "assert not run(['ledger', 'init', 'a.ledger', '--dataset', 'd'])\n"
+        "assert not run(['ledger', 'total', 'a.ledger'])\n"
+        "print([name for name in sys.modules if name.startswith('stirred.survey')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
-from stirred.release.ledger.entry import Charge
+from stirred.release.ledger.row import Charge
 from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, InputPremetric, Margin, Multiverse, Specification, UnitFactor, approximate
 from stirred.spec.convert_output import zcdp_to_epsilon

@@ -17,10 +17,9 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
 from stirred.release.ledger import Ledger, Request
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import Charge
+from stirred.release.ledger.row import Charge
 from stirred.release.ledger.total import Total, total
-from stirred.release.plan_file import planned
-from stirred.release.plan_writing import to_toml
+from stirred.release.plan_file import plan_from, to_toml
 from stirred.release.prepared import prepare
 from stirred.spec import PURE, ZCDP, Specification, UnitFactor
 from stirred.spec.compare import compare
@@ -30,7 +29,7 @@ from stirred.spec.document_schema import AccountDocument
 from stirred.spec.exact import add_up
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.making import one_table, toy_h, toy_p
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
+from tests.world import households, stirred, world
 
 ROLES = {"match": ["size"], "swap": ["county"]}
 TABLE = {"tables": [{"variables": ["county", "tenure"]}]}
@@ -71,10 +70,8 @@ def test_every_registered_mechanism_is_among_the_pairs() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("one-file")
-    households().write_parquet(place / "homes.parquet")
-    persons(households()).write_parquet(place / "persons.parquet")
-    (place / "codebook.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
+    place = world(tmp_path_factory.mktemp("one-file"), people=True, codebook=True)
+    (place / "people.parquet").rename(place / "persons.parquet")
     assert not stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=place).returncode
     return place
 
@@ -107,7 +104,7 @@ def label(name: str, inputs: Mapping[str, str]) -> str:
 
 
 def record(ledger: Ledger, name: str, folder: Path, **data: Any) -> None:
-    made = prepare(planned(content(name, **data), source="plan.toml", folder=folder))
+    made = prepare(plan_from(content(name, **data), source="plan.toml", folder=folder))
     ledger.add(Request(mechanism=name, specification=made.plan.specification, inputs=made.inputs))
 
 
@@ -266,13 +263,13 @@ def test_another_file_is_refused_whichever_key_names_it(folder: Path, tmp_path: 
     plan = content("noisy-tables", **data)
     plan["release"] |= {"ledger": str(tmp_path / "other.ledger")}
     with pytest.raises(PlanError, match="this is not the file of entry 1"):
-        prepare(planned(plan, source="plan.toml", folder=folder))
+        prepare(plan_from(plan, source="plan.toml", folder=folder))
 
 
 def test_the_bundle_of_another_file_is_added_only_by_the_name_of_the_dataset(folder: Path, tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "others.ledger", dataset="register")
     record(ledger, "permutation-swap", folder)
-    made = prepare(planned(content("noisy-tables"), source="plan.toml", folder=folder))
+    made = prepare(plan_from(content("noisy-tables"), source="plan.toml", folder=folder))
     bundle = tmp_path / "bundle"
     (bundle / "public").mkdir(parents=True)
     (bundle / "public" / "specification.json").write_text(to_json(made.plan.specification))
@@ -296,7 +293,7 @@ def test_the_persons_of_an_earlier_release_may_be_the_records_of_the_next(folder
         "mechanism": {"name": "permutation-swap", "match": [], "swap": ["age"], "rate": "1/2", "unit": "person"},
         "release": {"out": "out", "ledger": str(tmp_path / "persons.ledger")},
     }
-    assert not prepare(planned(plan, source="plan.toml", folder=folder)).other_files
+    assert not prepare(plan_from(plan, source="plan.toml", folder=folder)).other_files
 
 
 # ---- compared
@@ -306,7 +303,7 @@ def plan_files(folder: Path, *names: str, **sections: Any) -> list[str]:
     """Write plans of one file beside it; the release goes to a folder named like the mechanism."""
     for name in names:
         plan = {**content(name, **sections.pop("data", {})), "release": {"out": name}, **sections}
-        (folder / f"{name}.toml").write_text(to_toml(planned(plan, source=name, folder=folder).plan), encoding="utf-8")
+        (folder / f"{name}.toml").write_text(to_toml(plan_from(plan, source=name, folder=folder)), encoding="utf-8")
     return [f"{name}.toml" for name in names]
 
 

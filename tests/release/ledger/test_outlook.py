@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Request
-from stirred.release.ledger import outlook as module
+from stirred.release.ledger import request as module
 from stirred.release.ledger.account import without_collecting
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.outlook import Outlook
-from stirred.release.ledger.request import opening_facts
+from stirred.release.ledger.request import Outlook, opening_facts
 from stirred.release.ledger.row import digest_of
 from stirred.release.ledger.total import Total, total
 from stirred.spec import Margin, Specification

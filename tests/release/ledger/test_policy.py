@@ -36,7 +36,9 @@ from stirred.spec.document import to_document
 from stirred.spec.exact import exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.invariant import OF_PERSONS
+from stirred.spec.problems import StirredError
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
+from tests.snapshots import same_as_kept
 
 PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
 
@@ -565,40 +567,30 @@ def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> 
         ledger.set_policy(None, reason="")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[[limits]]\nbudget = 1", "'output' is missing"),
-        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called 'colour'"),
-        ("[[limits]]\nbugdet = '1'\noutput = 'zcdp'\nunit = 'person'", "did you mean 'budget'"),
-        (
-            "[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
-            "-1 is negative",
-        ),
-        (
-            "[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
-            "is not a loss",
-        ),
-        (
-            "[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'\n[invariants]\nacceptable = []",
-            "needs a delta",
-        ),
-        (
-            "[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'\n[invariants]\nacceptable = []",
-            "takes no delta",
-        ),
-        ("[[limits]]\nbudget = '1'\noutput = 'best'\nunit = 'person'", "'best'"),
-        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'", "nothing says what may be held fixed"),
-        ("[invariants]\nacceptable = 'all'", "'all'"),
-        ("[invariants]\nacceptable = [{kind = 'margin'}]", "'of' is missing"),
-        ("who = 'ana'", "'ana' is not a list. Fix: write a list, such as who ="),
-        ("who = [", "this is not TOML"),
-    ],
-)
-def test_a_policy_that_makes_no_sense_is_refused(text: str, words: str) -> None:
-    with pytest.raises(Exception, match=words) as refusal:
-        Policy.from_toml(text)
-    assert hasattr(refusal.value, "problems")
+NONSENSE = [
+    "[[limits]]\nbudget = 1",
+    "[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1",
+    "[[limits]]\nbugdet = '1'\noutput = 'zcdp'\nunit = 'person'",
+    "[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
+    "[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
+    "[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'\n[invariants]\nacceptable = []",
+    "[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'\n[invariants]\nacceptable = []",
+    "[[limits]]\nbudget = '1'\noutput = 'best'\nunit = 'person'",
+    "[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'",
+    "[invariants]\nacceptable = 'all'",
+    "[invariants]\nacceptable = [{kind = 'margin'}]",
+    "who = 'ana'",
+    "who = [",
+]
+
+
+def test_a_policy_that_makes_no_sense_is_refused() -> None:
+    pages = []
+    for text in NONSENSE:
+        with pytest.raises(StirredError) as refusal:
+            Policy.from_toml(text)
+        pages.append("\n".join([text, *(f"    {problem}" for problem in refusal.value.problems)]))
+    same_as_kept("nonsense", "\n".join(pages))
 
 
 def test_a_policy_comes_back_as_it_was_written(ledger: Ledger) -> None:
@@ -616,7 +608,7 @@ copies = { factor = 2, because = "imputation" }
 acceptable = [{ kind = "margin", of = "person", level = "state" }]
 """
     policy = Policy.from_toml(text)
-    assert str(policy.limits[0].budget) == "1529/100"
+    assert str(policy.limits[0].most) == "1529/100"
     ledger.set_policy(policy, reason="all of it")
     assert ledger.policy == policy
 

@@ -10,8 +10,8 @@ import pytest
 from stirred.release.bundle import bundle_checksum, write_manifest
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.recover import recover
-from tests.release.bundles import bundle_at
 from tests.release.ledger.making import released, request
+from tests.world import bundle_at
 
 
 @pytest.fixture

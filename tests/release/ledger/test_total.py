@@ -19,7 +19,7 @@ from stirred import PermutationSwap
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
-from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.row import Charge, numbers
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, OutputPremetric, Specification, UnitFactor, approximate, compose
@@ -169,6 +169,12 @@ def test_products_derived_from_a_release_cost_nothing() -> None:
     assert [(aside.entries, aside.reason) for aside in found.free] == [
         ((2, 3), "derived from released entry 1 (post-processing)")
     ]
+
+
+def test_what_is_derived_from_a_release_without_a_specification_costs_nothing_either() -> None:
+    found = add_up(charge(1, unspecified="lost"), charge(2, derived_from=("id1",)), charge(3))
+    assert one(found).budget.realised == 8
+    assert [aside.entries for aside in (*found.unspecified, *found.free)] == [(1,), (2,)]
 
 
 def test_what_another_specification_contains_counts_once() -> None:

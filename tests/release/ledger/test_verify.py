@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError
-from stirred.release.ledger.account import Account
+from stirred.release.ledger.account import Account, verify_rows, verify_store
 from stirred.release.ledger.problems import BrokenLedgerError, StorageError
 from stirred.release.ledger.row import Row, digest_of, next_row, row_hash
 from stirred.release.ledger.store import Store, store_at
-from stirred.release.ledger.verify import verify_rows, verify_store
 from tests.release.ledger.making import limit, released, request
 
 Edit = Callable[[sqlite3.Connection], None]

@@ -18,9 +18,9 @@ from stirred.mechanisms.protocol import Bars, Grid, Plot, Section
 from stirred.randomness.entropy import Entropy
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.sensitivity import compare_settings
-from tests.release.bundles import manifest
 from tests.release.tampering import add, copied, frame, retell, specified
 from tests.survey.estimates.test_survey_release import a_sample, write_plan
+from tests.world import manifest
 
 TOTAL = {"kind": "total", "variable": "income", "bounds": [0, 100]}
 BY = {"kind": "table", "by": ["sex"]}

@@ -1,28 +1,41 @@
-"""The account: what the rows say together, checked link by link while they are read."""
+"""The account: what the rows say together, checked link by link as they are read; and the check of a whole ledger."""
 
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from stirred.release.ledger import row as kinds
-from stirred.release.ledger.entry import ABORTED, COMMITTED, RESERVED, WITHDRAWN, Charge, Entry, Event, counts, numbers
-from stirred.release.ledger.problems import BrokenLedgerError, bad_request, broken
+from stirred.release.ledger.problems import BrokenLedgerError, DamagedStorageError, bad_request, broken
 from stirred.release.ledger.row import (
+    ABORTED,
+    COMMITTED,
     NOTHING,
+    RESERVED,
     SCHEMA_VERSION,
+    WITHDRAWN,
+    Charge,
+    Entry,
+    Event,
+    Facts,
     GenesisFacts,
     OpeningFacts,
     Row,
     by_part,
+    counts,
     digest_of,
     facts_of,
+    numbers,
     plan_in,
     row_hash,
 )
+from stirred.release.ledger.sqlite import DAMAGED
+from stirred.release.ledger.store import Store
 from stirred.spec.document import from_json
 from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
@@ -74,7 +87,7 @@ class Standing:
 
     @property
     def is_unspecified(self) -> bool:
-        """Say whether the entry is a release of which nobody knows what it costs."""
+        """Say whether the entry is a release whose cost is not known."""
         return not self.is_plain and bool(self.facts.unspecified)
 
     @property
@@ -144,7 +157,7 @@ class Account:
         return self
 
     def _take_other(self, row: Row) -> None:
-        """Take in a row about the whole ledger, and refuse what is none."""
+        """Take in a row about the whole ledger, and refuse any other."""
         kind = row.kind
         if (row.number == 0) != (kind == kinds.GENESIS):
             raise broken("a ledger begins with its genesis, and only there", kind="transition", number=row.number)
@@ -260,11 +273,11 @@ class Account:
         committed = [row for row in standing.moves if row.kind == kinds.COMMIT]
         ended = [row for row in standing.moves if row.kind in (kinds.ABORT, kinds.WITHDRAW)]
         is_ended = standing.status in (ABORTED, WITHDRAWN)
-        stated = {**dict(facts), **facts.relations}
-        return Entry(
+        stated = {**dict(facts), "bundle": facts_of(committed[-1]).bundle if committed else facts.bundle}
+        return Entry.model_construct(  # every value was checked when its row was read
+            **stated,
             number=opening.number,
             id=opening.id,
-            when=stated.pop("at"),
             specification=self.specification(opening.specification) if opening.specification else None,
             status=standing.status,
             drawn=standing.drawn,
@@ -273,7 +286,6 @@ class Account:
             reason=facts_of(ended[-1]).reason if is_ended else "",
             elsewhere=opening.kind == kinds.ADD,
             history=standing.history,
-            **{**stated, "bundle": facts_of(committed[-1]).bundle if committed else facts.bundle},
         )
 
     def plan_of(self, id_: str) -> str:
@@ -367,25 +379,162 @@ def refusal_of(kind: str, standing: Standing, *, began: int | None = None) -> st
             return f"row {began} began no publication of this entry that is still open"
         return ""
     status, drawn = standing.status, standing.drawn
-    late = status == ABORTED and drawn
+    if kind == kinds.DRAW and standing.is_derived:
+        return "nothing may be drawn for an entry that is derived from others: it was recorded as free"
     if kind == kinds.DRAW:
-        if standing.is_derived:
-            return "nothing may be drawn for an entry that is derived from others: it was recorded as free"
-        return (
-            "" if status == RESERVED and not drawn else f"nothing may be drawn for an entry that is {_named(standing)}"
-        )
-    if kind == kinds.COMMIT:
-        if status != RESERVED and not late:
-            return f"an entry that is {_named(standing)} cannot be committed"
-        return "" if drawn or standing.is_derived else "an entry cannot be committed before its draw is recorded"
-    if kind == kinds.ABORT:
-        return "" if status == RESERVED else f"an entry that is {_named(standing)} cannot be aborted"
-    if kind in (kinds.PUBLISHING, kinds.PUBLISH):
-        return "" if status == COMMITTED else f"an entry that is {_named(standing)} cannot be published"
-    if kind == kinds.WITHDRAW:
-        return "" if status == COMMITTED else f"an entry that is {_named(standing)} cannot be withdrawn"
-    raise ValueError(kind)
+        fits = status == RESERVED and not drawn
+        return "" if fits else f"nothing may be drawn for an entry that is {_named(standing)}"
+    if kind == kinds.COMMIT and status == RESERVED and not (drawn or standing.is_derived):
+        return "an entry cannot be committed before its draw is recorded"
+    fits = status == _COMES_FROM[kind] or (kind == kinds.COMMIT and status == ABORTED and drawn)
+    return "" if fits else f"an entry that is {_named(standing)} cannot be {_DONE[kind]}"
+
+
+# What an entry must be for an event, and what it then is called.
+_COMES_FROM: Final = {
+    kinds.COMMIT: RESERVED,
+    kinds.ABORT: RESERVED,
+    kinds.PUBLISHING: COMMITTED,
+    kinds.PUBLISH: COMMITTED,
+    kinds.WITHDRAW: COMMITTED,
+}
+_DONE: Final = {**_LEADS_TO, kinds.PUBLISHING: "published", kinds.PUBLISH: "published"}
 
 
 def _named(standing: Standing) -> str:
     return f"{standing.status} and drawn" if standing.status == RESERVED and standing.drawn else standing.status
+
+
+# ---- the check of a whole ledger ---------------------------------------------------------------------------
+
+_MOST_NOTES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a check of the whole ledger found.
+
+    ``first_break`` is None for a sound ledger. ``observations`` are oddities that break nothing, such
+    as clocks that went backwards. ``head`` is the last hash: kept elsewhere, it shows later whether
+    rows were cut off at the end, which the chain alone cannot.
+    """
+
+    rows: int
+    entries: int
+    head: str
+    first_break: BrokenLedgerError | None = None
+    observations: tuple[str, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Say whether nothing is broken."""
+        return self.first_break is None
+
+
+def verify_rows(rows: Sequence[Row], documents: Mapping[str, str], *, head: str | None = None) -> Verification:
+    """Check rows and documents; ``head`` is a hash written down earlier that must still be there."""
+    account, clock = Account(documents.get), _Clock()
+    first: BrokenLedgerError | None = None
+    try:
+        if not rows:
+            raise broken("the ledger has no rows", kind="gap", number=0)
+        account.read(_checked(rows, account, clock))
+        if head is not None:
+            _check_head(rows, head)
+    except BrokenLedgerError as error:
+        first = error
+    used = {row.specification for row in rows}
+    unused = sum(digest not in used for digest in documents)
+    idle = [f"{unused} stored specification{'s' if unused > 1 else ''} that no row refers to"] if unused else []
+    return Verification(
+        rows=len(rows),
+        entries=len(account.standings),
+        head=account.last.hash if account.last else "",
+        first_break=first,
+        observations=(*clock.notes, *idle),
+    )
+
+
+def _checked(rows: Sequence[Row], account: Account, clock: _Clock) -> Iterator[Row]:
+    """Hand on each row; once the account has taken it in, look at what a total has no need to look at."""
+    for row in rows:
+        yield row
+        clock.look(row.number, _facts(row).at)
+        if row.kind in kinds.OPENING and row.specification:
+            account.specification(row.specification)
+
+
+def verify_store(store: Store, *, head: str | None = None) -> Verification:
+    """Check a stored ledger; damage of the storage itself is a break as well."""
+    left = store.unfinished()
+    found = Verification(rows=0, entries=0, head="", observations=tuple(left))
+    try:
+        with without_collecting():
+            checked = verify_rows(store.rows(), store.documents(), head=head)
+        found = replace(checked, observations=(*left, *checked.observations))
+        if found.first_break is None and (damage := store.damage()):
+            what = f"SQLite's own check finds the file damaged: {'; '.join(damage[:3])} (storage)"
+            problem = Problem(what=f"every row can be read, but {what}", where=store.name, remedy=DAMAGED)
+            found = replace(found, first_break=BrokenLedgerError((problem,), kind="storage"))
+        return replace(found, observations=(*found.observations, *store.guards()))
+    except DamagedStorageError as error:
+        return replace(found, first_break=found.first_break or BrokenLedgerError(error.problems, kind="storage"))
+
+
+def _facts(row: Row) -> Facts:
+    """Return the facts of a row, whose text must be the canonical one: nothing else was written by us."""
+    try:
+        data = json.loads(row.facts, parse_constant=_no_constant)
+        same = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":")) == row.facts
+    except (ValueError, RecursionError):
+        raise broken("its facts are not JSON", kind="facts", number=row.number) from None
+    if not same:
+        raise broken("its facts are not in canonical form", kind="facts", number=row.number)
+    found: Facts = facts_of(row, data)
+    return found
+
+
+def _no_constant(text: str) -> str:
+    raise ValueError(text)
+
+
+def _check_head(rows: Sequence[Row], head: str) -> None:
+    wanted = head.strip().lower()
+    if len(wanted) < 16:
+        raise bad_request(f"{head!r} is too short to be a hash", where="--head", remedy="give the whole hash")
+    if not any(row.hash.startswith(wanted) for row in rows):
+        raise broken(
+            f"no row has the hash {wanted[:16]}... that was written down: rows are missing at the end",
+            kind="cut off",
+            number=len(rows),
+        )
+
+
+class _Clock:
+    """Notes where a stated time is earlier than one before it. Clocks are not trusted; the numbers give the order."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[datetime, int] | None = None
+        self._notes: list[str] = []
+
+    def look(self, number: int, text: str) -> None:
+        """Look at the time one row states."""
+        try:
+            stated = datetime.fromisoformat(text)
+        except ValueError:
+            stated = None
+        if stated is None or stated.tzinfo is None:
+            self._notes.append(f"row {number}: its time cannot be read")
+        elif self._latest is not None and stated < self._latest[0]:
+            self._notes.append(
+                f"row {number}: its clock is behind that of row {self._latest[1]} ({stated.isoformat()} after "
+                f"{self._latest[0].isoformat()}); the order is that of the numbers"
+            )
+        else:
+            self._latest = (stated, number)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the first few notes, and how many more there are."""
+        more = len(self._notes) - _MOST_NOTES
+        return [*self._notes[:_MOST_NOTES], *([f"{more:,} more rows like this"] if more > 0 else [])]

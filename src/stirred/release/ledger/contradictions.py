@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.row import Charge, entry_names, numbers
+from stirred.spec.accepted import MORE_RUNS
+from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse, Verdict
-from stirred.spec.reliance import ONE_RUN, KeysAlone, Reliance, Unpublished
+from stirred.spec.reliance import ONE_RUN, KeysAlone, OneRun, Reliance, Unpublished
 from stirred.spec.specification import Specification
 
 PlanOf = Callable[[str], str]
@@ -132,7 +134,7 @@ def _run_again(
 ) -> Iterator[Contradiction]:
     """Say which entries claim to be the one run of a plan that was run more than once on the same files.
 
-    A run that was given up has no bundle: nobody can choose it, and it is no other run.
+    A run that was given up has no bundle: it cannot be chosen, and does not count as another run.
     """
     plans: dict[Hashable, list[str]] = {}
     for digest in groups:
@@ -199,6 +201,58 @@ def entries_in_words(entries: Sequence[int], *, lower: bool = False) -> str:
     """
     words = f"{'Entry' if len(entries) == 1 else 'Entries'} {numbers(entries)}"
     return words[:1].lower() + words[1:] if lower else words
+
+
+def doubt_about(one: Contradiction, *, known: int, instead: Callable[[Sequence[int]], str]) -> Doubt:
+    """Return the doubt about a planned release, entry ``known``, that contradicts others or is contradicted.
+
+    All of them refuse. A second run of a plan does so because no run of it is the one run then, as the first one may
+    have told its readers; ``instead`` says what to do in its place. Each doubt has a name of its own, with the entries
+    and the variables: accepting one accepts no other.
+    """
+    if isinstance(one.reliance, OneRun):
+        earlier = tuple(number for number in one.by if number != known)
+        return Doubt(
+            kind=MORE_RUNS,
+            about=entry_names(earlier),
+            what=f"{entries_in_words(earlier)} ran this plan on this file before. A release chosen among the runs has "
+            "the loss of all of them together, and each run costs as much again",
+            remedy=instead(earlier),
+        )
+    if isinstance(one.reliance, KeysAlone) and known not in one.entries:
+        column = f"{one.reliance.column}{', ' if one.reliance.column else ''}the column of these keys"
+        return Doubt(
+            kind="contradicts",
+            about=f"{entry_names(one.entries)}:{one.reliance.about}",
+            what=f"{entries_in_words(one.entries)} assumed that {one.assumption}, and this release "
+            f"{f'uses {column}' if one.certain else f'may use {column}'}: if it is published, that noise is known",
+            remedy=f"leave {one.reliance.column or 'that column'} out of this release",
+        )
+    if isinstance(one.reliance, KeysAlone):
+        earlier = tuple(number for number in one.by if number != known)
+        return Doubt(
+            kind="contradicted-by",
+            about=f"{entry_names(earlier)}:{one.reliance.about}",
+            what=f"this release assumes that {one.assumption}, and {entries_in_words(earlier, lower=True)} "
+            f"{'may use' if not one.certain else 'uses' if len(earlier) == 1 else 'use'} them too: nothing is proven "
+            "of what they show together, and the ledger could state no total",
+            remedy="let keys be drawn: leave keys and record_key out",
+        )
+    is_ours = known in one.entries
+    others = tuple(number for number in (one.by if is_ours else one.entries) if number != known)
+    others_in_words = entries_in_words(others, lower=is_ours)
+    relying, publishing = ("this release", others_in_words) if is_ours else (others_in_words, "this release")
+    single = {"this release": True, others_in_words: len(others) == 1}
+    assume = "assumes" if single[relying] else "assume"
+    publish = "may publish" if not one.certain else "publishes" if single[publishing] else "publish"
+    what = " x ".join(one.reliance.figure.variables)
+    said = f"{relying} {assume} that {one.assumption}, and {publishing} {publish} them exactly"
+    return Doubt(
+        kind="contradicted-by" if is_ours else "contradicts",
+        about=f"{entry_names(others)}:{one.reliance.about}",
+        what=f"{said}: the counts of {what} would not be protected",
+        remedy=f"release without {what}, or protect it in the same way",
+    )
 
 
 def _numbers(charges: Sequence[Charge]) -> tuple[int, ...]:

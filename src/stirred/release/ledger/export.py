@@ -9,14 +9,25 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from stirred.release.ledger.account import verify_rows
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry, Event, numbers
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, StrictFacts, canonical
+from stirred.release.ledger.row import (
+    ABORTED,
+    COMMITTED,
+    SCHEMA_VERSION,
+    WITHDRAW,
+    WITHDRAWN,
+    Entry,
+    Event,
+    Row,
+    StrictFacts,
+    canonical,
+    numbers,
+)
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
-from stirred.release.ledger.verify import verify_rows
 from stirred.spec.markdown import plain
 from stirred.spec.misfits import misfits
 from stirred.spec.render import to_markdown, to_registry
@@ -128,7 +139,7 @@ def _no_constant(text: str) -> Any:
 def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
     """Return YAML for OpenDP's deployments registry: a document for each release, then the total.
 
-    Only what was released is told; reservations, people's names and files stay inside. What was drawn and given up
+    Only releases are listed; reservations, people's names and files stay inside. What was drawn and given up
     counts in the total, for somebody may have seen it.
     """
     documents = [

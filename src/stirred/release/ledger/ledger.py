@@ -13,17 +13,17 @@ from typing import Any
 from uuid import uuid4
 
 from stirred.release.ledger import row as kinds
-from stirred.release.ledger.account import Account, not_of, refusal_of, without_collecting
+from stirred.release.ledger.account import Account, Verification, not_of, refusal_of, verify_store, without_collecting
 from stirred.release.ledger.contradictions import Contradiction
 from stirred.release.ledger.currency import Currency
-from stirred.release.ledger.entry import Entry, Event
-from stirred.release.ledger.outlook import Outlook
 from stirred.release.ledger.policy import Policy, PolicyChange
 from stirred.release.ledger.problems import LedgerError, bad_request, broken
-from stirred.release.ledger.request import Request, checked_document, opening_facts
+from stirred.release.ledger.request import Outlook, Request, checked_document, opening_facts
 from stirred.release.ledger.row import (
     FACTS,
     SCHEMA_VERSION,
+    Entry,
+    Event,
     Facts,
     GenesisFacts,
     PolicyFacts,
@@ -34,7 +34,6 @@ from stirred.release.ledger.row import (
 )
 from stirred.release.ledger.store import Addition, Store, store_at
 from stirred.release.ledger.total import Total, total
-from stirred.release.ledger.verify import Verification, verify_store
 
 Clock = Callable[[], datetime]
 
@@ -225,7 +224,7 @@ class Ledger:
     ) -> Event:
         """Record that files, whose list of checksums has this checksum, are about to be copied to ``place``.
 
-        ``accepted`` names the doubts that whoever publishes accepted, beside those of the release.
+        ``accepted`` names the doubts that the publisher accepted, in addition to those of the release.
         """
         where = {"to": _named_place(to), "place": str(place.absolute())}
         with self._lock:
@@ -377,7 +376,7 @@ class Ledger:
             return self._refresh().other_files(inputs)
 
     def verify(self, *, head: str | None = None) -> Verification:
-        """Check everything anew from the storage, also against a hash written down earlier."""
+        """Check everything again from the storage, also against a hash written down earlier."""
         return verify_store(self.store, head=head)
 
 

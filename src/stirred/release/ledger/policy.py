@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
 from stirred.release.ledger.currency import KNOWN_APART, Copies, Currency, as_proven
-from stirred.release.ledger.entry import numbers
-from stirred.release.ledger.policy_file import CHANGED, COUNTING, LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
-from stirred.release.ledger.samples import UNSTATED
-from stirred.release.ledger.total import Total
+from stirred.release.ledger.row import StrictFacts, numbers
+from stirred.release.ledger.total import Aside, Total
 from stirred.spec.compose import UnitFactor
+from stirred.spec.document import invariant_out
 from stirred.spec.document_blocks import input_premetric_of, multiverse_of
-from stirred.spec.document_schema import MultiverseDocument
+from stirred.spec.document_schema import (
+    HierarchyDocument,
+    InequalityDocument,
+    InputPremetricDocument,
+    MarginDocument,
+    MultiverseDocument,
+    NamedDocument,
+)
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Margin, plural
+from stirred.spec.invariant import Invariant, Margin, plural
 from stirred.spec.lint import empty
+from stirred.spec.misfits import Misfit, misfits
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
@@ -33,60 +43,145 @@ Totals = Callable[[Currency], Total]
 
 _NO_TOML: Final = "correct it, or name a policy such as docs/ledger.md shows"
 
+# Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
+Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """One limit in a declared flavor; ``distances`` are accepted beside those that count records."""
 
-    name: str
-    budget: Exact
-    currency: Currency
-    distances: tuple[str | InputPremetric, ...] = ()
+class StatedFactor(StrictFacts):
+    """A stated factor between two units, with its reason."""
+
+    old: str = Field(description="The unit of a release, such as household.")
+    new: str = Field(description="The unit of the limit, such as person.")
+    factor: Number = Field(description="How many old records one new unit changes at most; a number, or such as 3/2.")
+    because: str = Field(description="Why that is so; it stands with every step that uses it.")
+    keeps_total: str | None = Field(
+        default=None, description="Why the invariants already fix the number of old records, if they do."
+    )
+
+
+class StatedCopies(StrictFacts):
+    """How many records one person's answers may have been copied into."""
+
+    factor: Number = Field(description="The largest number of records that hold one person's answers, 1 or more.")
+    because: str = Field(description="Why there are no more of them.")
+
+
+# Changed, added or removed records, one by one: what a limit "per person" means unless the policy says more.
+COUNTING: Final = ("d_HamS", "d_Ham", "d_SymDiff", "d_InsDel")
+# By these one changed record is 2 apart, one removed and one added: the distance by which it is 1 apart.
+CHANGED: Final = {"d_SymDiff": "d_HamS", "d_InsDel": "d_Ham"}
+_Further = Annotated[Literal["d_SymDiff", "d_InsDel", "d_Edge", "d_Node", "d_Euclid"], Tag("name")]
+
+
+class Limit(StrictFacts):
+    """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
+
+    budget: Number = Field(
+        description='The largest total loss: "60", 15.29 or such as "ln(3)"; for zcdp it is rho squared.'
+    )
+    output: Literal["pure", "zcdp", "gdp", "approximate"] = Field(description="How change in the output is measured.")
+    delta: Number | None = Field(default=None, description='delta, for approximate alone: such as "1e-10".')
+    unit: str = Field(description="Whose change the limit is about, such as person or household.")
+    name: str = Field(default="", description="What messages call this limit.")
+    units: list[StatedFactor] = Field(default=[], description="Factors between units, where releases have other ones.")
+    distances: list[
+        Annotated[
+            _Further | Annotated[InputPremetricDocument, Tag("own")],
+            Discriminator(lambda value: "name" if isinstance(value, str) else "own"),
+        ]
+    ] = Field(
+        default=[],
+        description="Distances between files that the limit accepts as they stand, beside those that count changed "
+        "records: d_SymDiff or d_InsDel for added or removed ones (by default one changed record counts as one removed "
+        "and one added), a name such as d_Edge, or a distance of your own as a specification states it.",
+    )
+    copies: StatedCopies | None = Field(
+        default=None, description="Protect people, whose answers may stand in several records after imputation."
+    )
+
+    @cached_property
+    def most(self) -> Exact:
+        """Return the largest total loss."""
+        return loss(self.budget, where="budget")
+
+    @cached_property
+    def accepted(self) -> tuple[str | InputPremetric, ...]:
+        """Return the distances that are accepted in addition to those that count records."""
+        return tuple(each if isinstance(each, str) else input_premetric_of(each) for each in self.distances)
+
+    @cached_property
+    def currency(self) -> Currency:
+        """Return what the limit is expressed in."""
+        return Currency(
+            unit=self.unit,
+            units=tuple(UnitFactor(**dict(unit)) for unit in self.units),
+            output=self._measure(),
+            copies=None if self.copies is None else Copies(**dict(self.copies)),
+            distances={name: to for name, to in CHANGED.items() if name not in self.accepted},
+            proven=True,
+        )
+
+    def _measure(self) -> OutputPremetric:
+        if self.output == "approximate":
+            if self.delta is None:
+                raise wrong("approximate DP needs a delta", where="delta", remedy='write such as delta = "1e-10"')
+            return approximate(str(self.delta))
+        if self.delta is not None:
+            raise wrong(f"a limit in {self.output} takes no delta", where="delta", remedy="leave it out")
+        return {"pure": PURE, "zcdp": ZCDP, "gdp": GDP}[self.output]
 
     def accepts(self, premetric: InputPremetric) -> bool:
         """Say whether a loss by this distance is one that the limit is about."""
-        return premetric.name in (*COUNTING, *self.distances) or any(
+        return premetric.name in (*COUNTING, *self.accepted) or any(
             isinstance(each, InputPremetric) and each == replace(premetric, post_imputation=each.post_imputation)
-            for each in self.distances
+            for each in self.accepted
         )
 
     def __str__(self) -> str:
         output = self.currency.output
         assert output is not None
         delta = f" at δ={small(output.delta)}" if output.delta else ""
-        also = ", ".join(each if isinstance(each, str) else each.symbol for each in self.distances)
-        stated = f"{output.greek} ≤ {self.budget.shown()}{delta} per {self.currency.unit} ({output.classic})"
+        also = ", ".join(each if isinstance(each, str) else each.symbol for each in self.accepted)
+        stated = f"{output.greek} ≤ {self.most.shown()}{delta} per {self.currency.unit} ({output.classic})"
         return f"{stated}, also by {also}" if also else stated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChange:
-    """A policy that was put in force, or that none was: in which row, by whom, when and why."""
-
-    number: int
-    who: str
-    when: str
-    reason: str
-    policy: Policy | None
+Acceptable = list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What the custodian has bound themselves to. It is checked in the transaction that reserves.
+class AcceptableInvariants(StrictFacts):
+    """What may be held fixed: every invariant of a release must follow from these, or ``"any"`` may be."""
 
-    >>> policy = Policy.from_toml('who = ["ana"]' + chr(10) + '[[limits]]' + chr(10)
-    ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"' + chr(10)
-    ...     + '[invariants]' + chr(10) + 'acceptable = []')
-    >>> print(policy.limits[0])
-    ρ² ≤ 20 per person (zCDP, zero-concentrated differential privacy)
+    acceptable: Annotated[
+        Annotated[Acceptable, Tag("list")] | Annotated[Literal["any"], Tag("any")],
+        Discriminator(lambda value: "any" if isinstance(value, str) else "list"),
+    ] = Field(description='Invariants, or "any" if you look at the invariants of every release yourself.')
+    hierarchies: list[HierarchyDocument] = Field(
+        default=[], description="Levels that nest, the finest first; they decide what follows from what."
+    )
+
+
+class Policy(StrictFacts):
+    """What the custodian has bound themselves to, by policy.toml. It is checked in the transaction that reserves.
+
+    A limit means nothing without a word on what may be held fixed: a release that fixes everything loses nothing.
     """
 
-    limits: tuple[Limit, ...] = ()
-    who: tuple[str, ...] | None = None
-    acceptable: Multiverse | None = None
-    exposed_share: Fraction | None = None
-    leaves_out_unspecified: bool = False  # limits are about the entries that have a specification
-    document: dict[str, Any]
+    limits: list[Limit] = Field(default=[], description="How much everything together may cost.")
+    who: list[str] | None = Field(default=None, description="Who may release; default anybody.")
+    invariants: AcceptableInvariants | None = Field(
+        default=None, description="What may be held fixed; needed wherever there is a limit."
+    )
+    exposed_share: Number | None = Field(
+        default=None,
+        description="The share of records that may be unique on what is published unchanged before the doubt `exposed` "
+        'refuses, such as "1/10"; default 1/3.',
+    )
+    unspecified: Literal["refuse", "not-counted"] = Field(
+        default="refuse",
+        description="What limits make of entries without a specification: refuse further releases, since what was "
+        "spent is not known, or leave these entries out of what is counted.",
+    )
 
     @classmethod
     def from_document(cls, data: Any, *, source: str = "policy") -> Policy:
@@ -98,31 +193,32 @@ class Policy:
 
     @classmethod
     def stored(cls, data: Any, *, source: str = "policy") -> Policy:
-        """Read a policy that a ledger holds: one without a word on invariants can be shown, and allows nothing."""
-        document = policy_document(data, source=source)
-        with placed(source):
-            stated = document.invariants
-            acceptable = None
-            if stated is not None and stated.acceptable != "any":
-                fixed = MultiverseDocument(invariants=stated.acceptable, hierarchies=stated.hierarchies)
-                acceptable = multiverse_of(fixed)
-            limits = tuple(_limit(limit) for limit in document.limits)
-            share = document.exposed_share
-            exposed = None if share is None else probability(share, where="exposed_share")
-        who = None if document.who is None else tuple(document.who)
-        kept = document.model_dump(exclude_defaults=True)
-        return cls(
-            limits=limits,
-            who=who,
-            acceptable=acceptable,
-            exposed_share=exposed,
-            leaves_out_unspecified=document.unspecified == "not-counted",
-            document=kept,
-        )
+        """Read a policy that a ledger holds: one without a word on invariants can be shown, and allows nothing.
+
+        Every problem of its form is reported at once.
+        """
+        try:
+            policy = cls.model_validate(data)
+        except ValidationError as error:
+            found = misfits(error.errors(), data, cls, remedy="see docs/ledger.md")
+            raise LedgerError(_problem(each, source) for each in found) from None
+        with placed(source):  # a number that cannot be read is found now, and not at the next release
+            _ = policy.acceptable, policy.most_exposed
+            for limit in policy.limits:
+                with placed(f"limits {limit.name}".strip()):
+                    _ = limit.most, limit.currency
+        return policy
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "policy") -> Policy:
-        """Read policy.toml; decimals stay the exact numbers they show."""
+        """Read policy.toml; decimals stay the exact numbers they show.
+
+        >>> policy = Policy.from_toml('who = ["ana"]' + chr(10) + '[[limits]]' + chr(10)
+        ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"' + chr(10)
+        ...     + '[invariants]' + chr(10) + 'acceptable = []')
+        >>> print(policy.limits[0])
+        ρ² ≤ 20 per person (zCDP, zero-concentrated differential privacy)
+        """
         try:
             data = tomllib.loads(text, parse_float=str)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -142,9 +238,32 @@ class Policy:
 
     def __str__(self) -> str:
         limits = "; ".join(str(limit) for limit in self.limits) or "no limit"
-        unique = "" if self.exposed_share is None else f"; unique records: at most {percent(self.exposed_share)}"
+        unique = "" if self.most_exposed is None else f"; unique records: at most {percent(self.most_exposed)}"
         counted = "; entries without a specification are not counted" if self.leaves_out_unspecified else ""
         return f"{limits}; may be held fixed: {self.fixed}{unique}{counted}"
+
+    @cached_property
+    def acceptable(self) -> Multiverse | None:
+        """Return what may be held fixed; nothing where that is anything, or not stated."""
+        stated = self.invariants
+        if stated is None or stated.acceptable == "any":
+            return None
+        return multiverse_of(MultiverseDocument(invariants=stated.acceptable, hierarchies=stated.hierarchies))
+
+    @cached_property
+    def most_exposed(self) -> Fraction | None:
+        """Return the share of records that may be unique on what is published unchanged, where it is stated."""
+        return None if self.exposed_share is None else probability(self.exposed_share, where="exposed_share")
+
+    @property
+    def leaves_out_unspecified(self) -> bool:
+        """Say whether limits are about the entries that have a specification, and no others."""
+        return self.unspecified == "not-counted"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the policy as a ledger keeps it."""
+        return self.model_dump(exclude_defaults=True)
 
     @property
     def fixed(self) -> str:
@@ -156,7 +275,7 @@ class Policy:
     @property
     def is_unstated(self) -> bool:
         """Say whether there are limits, but not a word on what may be held fixed."""
-        return bool(self.limits) and "invariants" not in self.document
+        return bool(self.limits) and self.invariants is None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -201,7 +320,7 @@ class Policy:
         what = f"the release holds fixed what the policy does not accept: {listed or answer.reason}"
         if answer.verdict is Verdict.CANNOT_TELL:
             what = f"the release may hold fixed what the policy does not accept: {answer.reason}"
-        # Whoever sets the policy can paste these lines.
+        # Those who set the policy can paste these lines.
         lines = ", ".join(invariant_toml(invariant) for invariant in missing)
         return [
             Problem(
@@ -214,8 +333,19 @@ class Policy:
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    """A policy that was put in force, or that none was: in which row, by whom, when and why."""
+
+    number: int
+    who: str
+    when: str
+    reason: str
+    policy: Policy | None
+
+
 def _promise_problems(limit: Limit, specification: Specification) -> list[Problem]:
-    """Return why a promise is none that the limit can measure: it is empty, or its distance is not accepted."""
+    """Return why the limit cannot measure a promise: it is empty, or its distance is not accepted."""
     problems = [
         Problem(what=f"the release promises nothing. {finding.message}", where=_place(limit), remedy=finding.advice)
         for finding in empty(specification)
@@ -257,11 +387,11 @@ def _limit_problems(
     limit: Limit, own: Specification, *, now: Totals, then: Totals, can_fall: bool, lenient: bool
 ) -> list[Problem]:
     after = then(limit.currency)
-    if after.unspecified and not lenient and not limit.budget.is_infinite:
+    if after.unspecified and not lenient and not limit.most.is_infinite:
         return [_unknown_cost(limit, after)]
-    if after.unbounded and not limit.budget.is_infinite:
+    if after.unbounded and not limit.most.is_infinite:
         return [_without_bound(limit, now(limit.currency), after)]
-    if undrawn := [number for aside in after.alone if aside.reason == UNSTATED for number in aside.entries]:
+    if undrawn := [aside for aside in after.alone if aside.needs_design]:
         return [_unstated_design(limit, undrawn)]
     if after.specification is None:
         if not after.parts and not after.alone:
@@ -287,7 +417,7 @@ def _limit_problems(
     if more := _larger_delta(limit, after.specification):
         return [more]
     value = after.specification.budget.realised
-    if value <= limit.budget and not can_fall:
+    if value <= limit.most and not can_fall:
         return []  # the usual case, in which one total is enough
     before, would = now(limit.currency), _held(after.specification)
     if before.specification is not None and value < before.specification.budget.realised:
@@ -300,9 +430,9 @@ def _limit_problems(
                 remedy="release with fewer invariants, or have them looked at by those who set the limit",
             )
         ]
-    if value <= limit.budget:
+    if value <= limit.most:
         return []
-    what = f"the total would be {after.bound}{would}, {(value - limit.budget).shown()} above the limit {limit}"
+    what = f"the total would be {after.bound}{would}, {(value - limit.most).shown()} above the limit {limit}"
     if limit.currency.output == ZCDP and own.output_premetric == PURE and as_proven(own) is not own:
         what += (
             f". That the compared files are at least {own.multiverse.nearest} apart "
@@ -328,7 +458,7 @@ def _larger_delta(limit: Limit, together: Specification) -> Problem | None:
 
 
 def _unknown_cost(limit: Limit, after: Total) -> Problem:
-    """Return the refusal of a release beside others whose cost is not known: "at least" is within no limit."""
+    """Return the refusal of a release after others whose cost is not known: "at least" is within no limit."""
     entries = numbers([number for aside in after.unspecified for number in aside.entries])
     why = after.unspecified[0].reason
     return Problem(
@@ -340,10 +470,11 @@ def _unknown_cost(limit: Limit, after: Total) -> Problem:
     )
 
 
-def _unstated_design(limit: Limit, entries: list[int]) -> Problem:
-    """Return the refusal of amplified losses, or beside ones, of which nothing shows what the sample makes of them."""
+def _unstated_design(limit: Limit, undrawn: Sequence[Aside]) -> Problem:
+    """Return the refusal of amplified losses, or of others after them, where no design shows what the sample does."""
+    entries = numbers([number for aside in undrawn for number in aside.entries])
     return Problem(
-        what=f"entry {numbers(entries)}: {UNSTATED}, and so nothing shows that everything together is within the limit "
+        what=f"entry {entries}: {undrawn[0].reason}, and so nothing shows that everything together is within the limit "
         f"{limit}",
         where=_place(limit),
         remedy="state how the sample was drawn and what was lost on it (--design, --inner), or give the loss on the "
@@ -380,52 +511,23 @@ def _place(limit: Limit) -> str:
 
 def left(limit: Limit, so_far: Total) -> str:
     """Say what is left, rounded down."""
-    if so_far.unbounded and not limit.budget.is_infinite:
+    if so_far.unbounded and not limit.most.is_infinite:
         return f"nothing is left: {so_far.no_bound}"
     if so_far.specification is None:
         if so_far.parts or so_far.apart or so_far.alone:
             return "what is left cannot be said: the releases have no total in the measure of this limit"
-        return f"{'at most' if so_far.unspecified else 'all of'} {limit.budget.shown()} is left"
+        return f"{'at most' if so_far.unspecified else 'all of'} {limit.most.shown()} is left"
     spent = so_far.specification.budget.realised
     at_least, at_most = so_far.bound, "at most " if so_far.bound else ""
-    if spent >= limit.budget:
+    if spent >= limit.most:
         return f"nothing is left: {at_least}{_spent(so_far.specification)} is spent"
     if spent == 0 and so_far.specification.output_premetric.delta:
         return (
             f"what was released has a delta, and {at_least}{_spent(so_far.specification)} follows from it: "
-            f"{at_most}{limit.budget.shown()} is left, and a part of the delta is gone"
+            f"{at_most}{limit.most.shown()} is left, and a part of the delta is gone"
         )
-    down = "inf" if limit.budget.is_infinite else (spent - limit.budget).shown().removeprefix("-")
+    down = "inf" if limit.most.is_infinite else (spent - limit.most).shown().removeprefix("-")
     return f"{at_least}{_spent(so_far.specification)} is spent and {at_most}{down} is left"
-
-
-def _limit(document: LimitDocument) -> Limit:
-    where = f"limits {document.name}".strip()
-    with placed(where):
-        units = tuple(UnitFactor(**dict(unit)) for unit in document.units)
-        copies = None if document.copies is None else Copies(**dict(document.copies))
-        distances = tuple(d if isinstance(d, str) else input_premetric_of(d) for d in document.distances)
-        changed = {name: to for name, to in CHANGED.items() if name not in distances}
-        currency = Currency(
-            unit=document.unit,
-            units=units,
-            output=_output(document),
-            copies=copies,
-            distances=changed,
-            proven=True,
-        )
-        budget = loss(document.budget, where="budget")
-        return Limit(name=document.name, budget=budget, currency=currency, distances=distances)
-
-
-def _output(document: LimitDocument) -> OutputPremetric:
-    if document.output == "approximate":
-        if document.delta is None:
-            raise wrong("approximate DP needs a delta", where="delta", remedy='write such as delta = "1e-10"')
-        return approximate(str(document.delta))
-    if document.delta is not None:
-        raise wrong(f"a limit in {document.output} takes no delta", where="delta", remedy="leave it out")
-    return {"pure": PURE, "zcdp": ZCDP, "gdp": GDP}[document.output]
 
 
 def _unstated(source: str) -> Problem:
@@ -434,3 +536,32 @@ def _unstated(source: str) -> Problem:
         where=f"{source} invariants",
         remedy='add [invariants] with acceptable = [...] (see docs/ledger.md), or, knowing this, acceptable = "any"',
     )
+
+
+def _problem(found: Misfit, source: str) -> Problem:
+    if found.kind == "extra_forbidden" and found.place[-1] in Policy.model_fields:
+        found = found._replace(remedy="write it at the top of the file, above the first line in brackets")
+    return found.problem(source)
+
+
+def invariant_toml(invariant: Invariant) -> str:
+    """Return an invariant as a policy lists it among what is acceptable, on one line.
+
+    >>> from stirred.spec.invariant import Margin
+    >>> print(invariant_toml(Margin(of="household", variables=("size", "county"))))
+    { kind = "margin", of = "household", variables = ["size", "county"] }
+    """
+    from stirred.data.codebook_file import toml_value
+
+    return toml_value(_stated(invariant_out(invariant)))
+
+
+def _stated(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is neither empty nor computed."""
+    return {k: _stated(v) if isinstance(v, dict) else v for k, v in facts.items() if v and k != "words"}
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a policy, for editors."""
+    schema = Policy.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:stirred:policy:1", **schema}

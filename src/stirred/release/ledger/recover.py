@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stirred.data.bundle import SPECIFICATION, Manifest, checksum, files_of, published_specification
 from stirred.data.place import MANIFEST, Place, abort_command, is_at_work, remove_leftovers, sweep, unheld
-from stirred.release.ledger.entry import ABORTED, RESERVED, Entry, Event
 from stirred.release.ledger.ledger import Ending, Ledger
+from stirred.release.ledger.row import ABORTED, RESERVED, Entry, Event
 from stirred.release.reservation import has_appeared
 
 

@@ -1,24 +1,29 @@
-"""A request: what is asked of the ledger for one release, and what speaks against it."""
+"""A request: what is asked of the ledger for one release, what speaks against it, and the total it would lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stirred.release.ledger.account import Account, Standing
-from stirred.release.ledger.entry import numbers
+from stirred.release.ledger.account import Account, Standing, without_collecting
+from stirred.release.ledger.contradictions import Contradiction, contradictions, entries_in_words
+from stirred.release.ledger.currency import Currency
+from stirred.release.ledger.policy import Policy
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import OpeningFacts, canonical
-from stirred.release.ledger.samples import Sampling, check_stated
-from stirred.release.ledger.total import total
+from stirred.release.ledger.row import Charge, OpeningFacts, canonical, numbers, plan_in
+from stirred.release.ledger.total import Total, total
 from stirred.spec.compose import compose
 from stirred.spec.document import to_document
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
 from stirred.spec.problems import StirredError
+from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
+
+if TYPE_CHECKING:
+    from stirred.release.ledger.samples import Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,8 @@ def _check(account: Account, request: Request) -> None:
         remedy = "say --amplified, or leave --design, --inner and --joint out"
         raise bad_request("a design is given for a loss that is not amplified", where="design", remedy=remedy)
     if request.sampling is not None and request.specification is not None:
+        from stirred.release.ledger.samples import check_stated
+
         check_stated(request.sampling, request.specification)
     if request.amplified and request.sample is None:
         remedy = "name the sample, so that other releases from it are recognised"
@@ -195,3 +202,92 @@ def _not_included(what: str) -> LedgerError:
         where="includes",
         remedy="give the specification of everything together, or leave includes out",
     )
+
+
+# ---- what would follow ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outlook:
+    """The total of an account now, and with one request; ``digest`` is that of the requested specification."""
+
+    account: Account
+    facts: OpeningFacts
+    specification: Specification | None
+    digest: str
+    _charges: list[Charge] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_charges", self.account.charges())
+
+    def check(self, policy: Policy) -> None:
+        """Refuse what the policy forbids."""
+        policy.check(
+            who=self.facts.who,
+            specification=self.specification,
+            now=self.now,
+            then=self.then,
+            can_fall=not self._brings_nothing_new(),
+        )
+
+    def _brings_nothing_new(self) -> bool:
+        """Say whether something of the same flavor counts already: then every other loss is converted as it was.
+
+        The new loss is added to those, and the total cannot fall.
+        """
+        if self.specification is None or self.facts.sample is not None:
+            return False
+        covered = {inner for charge in self._charges for inner in charge.includes}
+        counted = {
+            charge.specification
+            for charge in self._charges
+            if charge.spent and charge.specification and charge.sample is None and charge.id not in covered
+        }
+        return any(self._look_up(digest).flavor == self.specification.flavor for digest in counted)
+
+    def now(self, currency: Currency | None = None) -> Total:
+        """Return the total as it stands."""
+        with without_collecting():
+            return total(self._charges, self.account.specification, currency=currency, plan_of=self._plan_of)
+
+    def then(self, currency: Currency | None = None, *, drawn: bool = False) -> Total:
+        """Return the total with the request: reserved, when what it includes still counts, or drawn."""
+        with without_collecting():
+            charges = [*self._charges, self._charge(drawn=drawn)]
+            return total(charges, self._look_up, currency=currency, plan_of=self._plan_of)
+
+    @property
+    def number(self) -> int:
+        """Return the number that the entry would have."""
+        return 0 if self.account.last is None else self.account.last.number + 1
+
+    def contradicted(self) -> tuple[Contradiction, ...]:
+        """Return the assumptions that the request would contradict, or that others contradict of its own."""
+        charges = [*self._charges, self._charge(drawn=True)]
+        found = contradictions(charges, self._look_up, plan_of=self._plan_of)
+        return tuple(one for one in found if self.number in (*one.entries, *one.by))
+
+    def check_only_run(self) -> None:
+        """Refuse a request that says it is the one run of its plan while another run is open, or was made."""
+        charges = [*(charge._replace(drawn=True) for charge in self._charges), self._charge(drawn=True)]
+        found = contradictions(charges, self._look_up, plan_of=self._plan_of)
+        claimed = [one for one in found if one.reliance == ONE_RUN and self.number in one.entries]
+        if begun := [number for one in claimed for number in one.by if number != self.number]:
+            verb = "runs" if len(begun) == 1 else "run"
+            raise bad_request(
+                f"{entries_in_words(begun, lower=True)} of the ledger {verb} this plan on this file too, since it was "
+                "planned or still",
+                where="ledger",
+                remedy="plan again when that run has ended; `stirred ledger recover` ends one that died",
+            )
+
+    def _charge(self, *, drawn: bool) -> Charge:
+        return Charge(self.number, "", self.digest, drawn=drawn, **self.facts.relations)
+
+    def _plan_of(self, id_: str) -> str:
+        return self.account.plan_of(id_) if id_ else plan_in(self.facts)
+
+    def _look_up(self, digest: str) -> Specification:
+        if digest == self.digest and self.specification is not None:
+            return self.specification
+        return self.account.specification(digest)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
-from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.problems import bad_request
+from stirred.release.ledger.row import Charge, numbers
+from stirred.release.ledger.total import Share, Sum
 from stirred.spec.budget import Budget, derived
 from stirred.spec.compose import FRESH, common_domain
 from stirred.spec.domain import AS_GIVEN, BEFORE_A_SAMPLE, Domain
@@ -29,7 +30,6 @@ UNSTATED = (
     "its loss is amplified by a sample, and it states neither the design nor the loss on the sample: nothing shows "
     "what the sample makes of it"
 )
-_ADDED = "losses on samples that may depend on each other added, and not amplified"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,78 +124,77 @@ def _no_formula(sampling: Sampling, specification: Specification) -> str:
     return f"no formula is known for what {design.name} makes of a loss in {output.classic}"
 
 
-class Sampled(NamedTuple):
-    """Charges by what their samples make of them: apart with a reason, composed, and counted as they are."""
-
-    apart: list[tuple[Charge, str]]
-    composed: list[tuple[Specification, list[int]]]
-    plain: list[Charge]
-    claims: tuple[str, ...]
-
-
-def by_sample(charges: list[Charge], specification: Callable[[str], Specification], joins: Joins) -> Sampled:
+def settle(found: Sum) -> None:
     """Compose charges that share a sample, or have dependent ones, where an amplified loss is among them.
 
     Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
     Beside a promise that starts at the sample, amplified losses count with what they lose on it; where that does not
-    make one promise of everything, they count amplified as well, beside what starts earlier.
+    make one promise of everything, they count amplified as well, with what starts earlier.
     """
-    found = Sampled([], [], [charge for charge in charges if charge.sample is None], ())
-    if len(found.plain) == len(charges):
-        return found
-    claims: list[str] = []
-    alone: list[str] = []
-    own = {charge.number: specification(charge.specification) for charge in charges}
+    charges = found.left
+    own = {charge.number: found.specification(charge.specification) for charge in charges}
     early = any(charge.amplified and own[charge.number].domain.stage in BEFORE_A_SAMPLE for charge in charges)
-    unsaid = [c.number for c in charges if early and not c.amplified and own[c.number].domain.stage == AS_GIVEN]
-    if unsaid:  # the file that was given is the sample, and not what it was drawn from
-        own |= {n: own[n].with_flavor(domain=replace(own[n].domain, stage=_SAMPLE.start)) for n in unsaid}
-        claims.append(f"entry {numbers(unsaid)} says no stage of the file, and counts for the sample itself")
-    there = _at_the_sample(charges, own, joins)
-    left: set[int] = set()  # what is counted already
+    given = [c.number for c in charges if early and not c.amplified and own[c.number].domain.stage == AS_GIVEN]
+    if given:  # the file that was given is the sample, and not what it was drawn from
+        own |= {n: own[n].with_flavor(domain=replace(own[n].domain, stage=_SAMPLE.start)) for n in given}
+        found.claims.append(f"entry {numbers(given)} says no stage of the file, and counts for the sample itself")
+    there = _at_the_sample(charges, own, found.joins)
+    settled: set[int] = set()
+    whole = False
     if there:
-        found.composed.extend((one, [number]) for number, one in there.items())
-        left = {c.number for c in charges if not c.amplified and own[c.number].domain.stage == _SAMPLE.start}
-        found.plain.extend(charge for charge in charges if charge.number in left and charge.sample is not None)
-        whole = joins([*{one.flavor: one for one in (own | there).values()}.values()])
-        left |= there.keys() if whole else set()
-        told = f"entry {numbers([*there])} counts with its loss on the sample where promises start there"
-        claims.append(told if whole else f"{told}, and amplified where they start earlier")
-    for group in _components([charge for charge in charges if charge.sample is not None and charge.number not in left]):
-        amplified = [charge for charge in group if charge.amplified]
-        alone += [f"sample {amplified[0].sample!r}"] if amplified else []
-        entries = [charge.number for charge in group]
-        names = ", ".join(sorted({repr(charge.sample) for charge in group}))
-        only = Sampling.of(amplified[0].sampling) if len(group) == 1 and amplified and amplified[0].sampling else None
-        if only is not None and (why := _no_formula(only, own[entries[0]])):
-            found.apart.append((group[0], f"{why}, and so what it states cannot be checked"))
-            continue
-        if len(group) == 1 and amplified and only is None:
-            found.apart.append((group[0], UNSTATED))
-            continue
-        if not amplified or len(group) == 1:
-            raised = _at_least_implied(group[0], own[entries[0]]) if amplified else None
-            found.composed.extend([] if raised is None else [(raised, entries)])
-            found.plain.extend(group if raised is None else [])
-            claims += [_secret(group, own, names)] if amplified else []
-            continue
+        found.composed += [Share(one, [number]) for number, one in there.items()]
+        settled = {c.number for c in charges if not c.amplified and own[c.number].domain.stage == _SAMPLE.start}
+        whole = found.joins([*{one.flavor: one for one in (own | there).values()}.values()])
+        words = f"entry {numbers([*there])} counts with its loss on the sample where promises start there"
+        found.claims.append(words if whole else f"{words}, and amplified where they start earlier")
+    done = settled | (there.keys() if whole else set())
+    groups = _components([c for c in charges if c.sample is not None and c.number not in done])
+    plain = [c for c in charges if c.sample is None or c.number in settled]
+    for group in groups:
+        plain += _settle_group(group, own, found)
+    samples = [next((repr(c.sample) for c in group if c.amplified), "") for group in groups]
+    if len(amplified := [f"sample {name}" for name in samples if name]) > 1:
+        found.claims.append(f"{' and '.join(amplified)} were drawn independently of each other")
+    found.composed += [Share(own[charge.number], [charge.number]) for charge in plain if charge.number in given]
+    # The order of entries is that of the ledger.
+    found.left = sorted((c for c in plain if c.number not in given), key=lambda charge: charge.number)
+
+
+def _settle_group(group: list[Charge], own: Mapping[int, Specification], found: Sum) -> list[Charge]:
+    """Compose the charges of one sample, or of dependent ones, or set them apart; return what counts as it is."""
+    entries = [charge.number for charge in group]
+    names = ", ".join(sorted({repr(charge.sample) for charge in group}))
+    if not any(charge.amplified for charge in group):
+        return group
+    if len(group) > 1:
         try:
-            found.composed.append((_together(group, own), entries))
-            plain = _ADDED in str(found.composed[-1][0].budget.policy)
-            added = f"entry {numbers(entries)}: their losses on sample {names} were added, and not amplified"
-            claims.append(added if plain else _secret(group, own, names))
+            together, added = _together(group, own)
         except StirredError as error:
             for charge in group:
                 others = ", ".join(str(number) for number in entries if number != charge.number)
-                reason = f"shares sample {names} with entry {others}, and a loss amplified by a sample adds up with no "
-                reason += f"other of that sample: {_INSTEAD}. {error.problems[0].what}"
-                found.apart.append((charge, reason))
-    if len(alone) > 1:
-        claims.append(f"{' and '.join(alone)} were drawn independently of each other")
-    found.composed.extend((own[charge.number], [charge.number]) for charge in found.plain if charge.number in unsaid)
-    plain_ones = [charge for charge in found.plain if charge.number not in unsaid]
-    # The order of entries is that of the ledger.
-    return found._replace(plain=sorted(plain_ones, key=lambda charge: charge.number), claims=tuple(claims))
+                found.set_apart(
+                    charge,
+                    f"shares sample {names} with entry {others}, and a loss amplified by a sample adds up with no "
+                    f"other of that sample: {_INSTEAD}. {error.problems[0].what}",
+                )
+            return []
+        found.composed.append(Share(together, entries, once=True))
+        words = f"entry {numbers(entries)}: their losses on sample {names} were added, and not amplified"
+        found.claims.append(words if added else _secret(group, own, names))
+        return []
+    (charge,) = group
+    if not charge.sampling:
+        found.set_apart(charge, UNSTATED, needs_design=True)
+        return []
+    if why := _no_formula(Sampling.of(charge.sampling), own[charge.number]):
+        found.set_apart(charge, f"{why}, and so what it states cannot be checked")
+        return []
+    found.claims.append(_secret(group, own, names))
+    raised = _at_least_implied(charge, own[charge.number])
+    if raised is None:
+        return group
+    found.composed.append(Share(raised, entries, once=True))
+    return []
 
 
 def _at_least_implied(charge: Charge, own: Specification) -> Specification | None:
@@ -228,8 +227,7 @@ def _at_the_sample(charges: list[Charge], own: Mapping[int, Specification], join
     """Return amplified charges as promises about the sample, by number, where they join others that start there.
 
     The draw amplifies nothing before those who know the sample, and with their eyes both kinds add up; that holds
-    whether the samples are one and the same or not, and so nobody has to say. Only pure losses do: no inner delta is
-    stated.
+    whether the samples are the same or not, and need not be stated. Only pure losses do: no inner delta is stated.
     """
     pure = [c for c in charges if own[c.number].output_premetric == PURE and not own[c.number].budget.is_unbounded]
     start = {own[c.number].flavor: own[c.number] for c in pure if not c.amplified}
@@ -276,8 +274,8 @@ def _components(charges: list[Charge]) -> list[list[Charge]]:
     return list(groups.values())
 
 
-def _together(group: list[Charge], own: Mapping[int, Specification]) -> Specification:
-    """Return one specification of all charges of dependent samples, or refuse."""
+def _together(group: list[Charge], own: Mapping[int, Specification]) -> tuple[Specification, bool]:
+    """Return one specification of all charges of dependent samples, or refuse; and whether their losses only add."""
     specifications = [own[charge.number] for charge in group]
     for charge, each in zip(group, specifications, strict=True):
         if not charge.amplified and each.domain.stage in BEFORE_A_SAMPLE:
@@ -310,12 +308,16 @@ def _together(group: list[Charge], own: Mapping[int, Specification]) -> Specific
     parts = [[s.budget.realised for c, s in zip(group, specifications, strict=True) if c.amplified is kind]
              for kind in (True, False)]  # fmt: skip
     value = greatest([lost, *map(add_up, parts)])
-    rule = _ADDED if len(drawn) > 1 and not rests else "losses on the sample added, then amplified once"
+    only_added = len(drawn) > 1 and not rests
+    rule = "losses on the sample added, then amplified once"
+    if only_added:
+        rule = "losses on samples that may depend on each other added, and not amplified"
     policy = derived(rule, value, *(s.budget for s in specifications))
     relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
     assumed = (*dict.fromkeys(assumption for s in specifications for assumption in s.assumptions), *rests, FRESH)
     alone = tuple(dict.fromkeys(line for s in specifications for line in s.alone))
-    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed, alone=alone)
+    together = replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed, alone=alone)
+    return together, only_added
 
 
 def _lost(

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from stirred.data.place import sync
 from stirred.release.ledger.problems import DamagedStorageError, StorageError, bad_storage
 from stirred.release.ledger.row import COLUMN_TYPES, COLUMNS, SCHEMA_VERSION, Row
 from stirred.release.ledger.store import Addition, Prepare, Store, after_known
@@ -53,7 +54,7 @@ class SqliteStore(Store):
         return str(self.path)
 
     def create(self, rows: Sequence[Row], documents: Mapping[str, str]) -> None:
-        """Write the file beside its place and give it its name in one step; an existing file is left alone."""
+        """Write the file next to its place and give it its name in one step; an existing file is left alone."""
         if os.path.lexists(self.path):
             raise bad_storage("something is already there", where=self.name, remedy="choose a new name")
         partial: Path | None = None
@@ -69,7 +70,7 @@ class SqliteStore(Store):
                 connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 connection.execute("COMMIT")
             os.link(partial, self.path)
-            _sync_folder(self.path.parent)
+            sync(self.path.parent)
         except FileExistsError:
             raise bad_storage(
                 "something appeared there meanwhile", where=self.name, remedy="choose a new name"
@@ -118,7 +119,7 @@ class SqliteStore(Store):
         """Append one row; ``sent`` has it as soon as its commit is tried."""
         with self._errors(), self._open(to_write=True) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE")  # waits for other writers; nobody writes until we are done
+            connection.execute("BEGIN IMMEDIATE")  # waits for other writers; no other process writes until we are done
             try:
                 addition = prepare(_rows(connection, after))
                 for digest, text in addition.documents.items():
@@ -179,9 +180,9 @@ class SqliteStore(Store):
     def _open(self, *, to_write: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file; on leaving, make sure that it is still the one at this path.
 
-        Whoever deletes or replaces an open file does not disturb SQLite, which would go on writing to
-        a file nobody can find again. Readers open it for writing too, where they may: what a process
-        left half written when it was killed is undone by whoever comes next.
+        Deleting or replacing an open file does not disturb SQLite, which would go on writing to
+        a file that cannot be found again. Readers open it for writing too, where they may: what a process
+        left half written when it was killed is undone by the next one.
         """
         # The file is never opened but by SQLite: closing it ourselves would drop the locks of this process.
         before = self._identity()
@@ -270,7 +271,7 @@ DAMAGED: Final = (
 
 def _rows(connection: sqlite3.Connection, after: Row | None) -> list[Row]:
     if after is None:
-        # All rows, whatever their numbers: a row numbered below 0 is found out by whoever reads it.
+        # All rows, whatever their numbers: a row numbered below 0 is found when it is read.
         found = _fetched(connection, f"SELECT {COLUMNS} FROM rows ORDER BY number")
     else:
         query = f"SELECT {COLUMNS} FROM rows WHERE number >= ? ORDER BY number"
@@ -310,11 +311,3 @@ def _triggers(connection: sqlite3.Connection) -> dict[str, str]:
     # In a damaged file a name may be bytes: said as they are, they are "not made by stirred".
     rows = _fetched(connection, "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
     return {str(name): sql for name, sql in rows}
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,15 +1,19 @@
-"""The total: the specification of everything together, or the parts side by side that cannot be added up."""
+"""The total: the specification of everything together, or the parts side by side that cannot be added up.
+
+``total`` takes charges out of a sum rule by rule, groups what is left by flavor and composes each group. What few
+ledgers have stands in modules of its own: contradictions, currencies, and samples, which is imported when needed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Final, NamedTuple
 
 from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
 from stirred.release.ledger.currency import Currency, Summands, expressed
-from stirred.release.ledger.entry import Charge, numbers
-from stirred.release.ledger.samples import by_sample
+from stirred.release.ledger.row import Charge, numbers
 from stirred.spec.compose import beside_others, compose
 from stirred.spec.derivation import Derivation
 from stirred.spec.problems import Problem, StirredError
@@ -34,13 +38,15 @@ class SummedEntries:
 class Aside:
     """Entries that are left out of every sum, and why: they cost nothing, or they cannot be added up.
 
-    ``problems`` are what stood in the way where the wanted currency could not be reached.
+    ``problems`` are what stood in the way where the wanted currency could not be reached; ``needs_design`` says that
+    an amplified loss states neither its design nor the loss on the sample.
     """
 
     entries: tuple[int, ...]
     reason: str
     specification: Specification | None = None
     problems: tuple[Problem, ...] = ()
+    needs_design: bool = False
 
     @property
     def remedy(self) -> str:
@@ -93,11 +99,49 @@ class Total:
         return self.parts[0].specification if self.parts and self.is_one else None
 
 
-@dataclass(slots=True)
-class _Share:
+class Share(NamedTuple):
+    """Entries of one specification, which is that of all of them together if it counts ``once``."""
+
     specification: Specification
     entries: list[int]
-    once: bool = False  # the specification is of all entries together
+    once: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Sum:
+    """A total while it is worked out. Each rule takes out of ``left`` what it deals with, and says what becomes of it.
+
+    ``claims`` are what was stated and cannot be checked; ``composed`` are shares that a rule composed itself.
+    """
+
+    left: list[Charge]
+    specification: Callable[[str], Specification]
+    currency: Currency
+    everything: Sequence[Charge]
+    contradicted: tuple[Contradiction, ...]
+    counted: list[Charge] = field(default_factory=list)
+    included: list[Charge] = field(default_factory=list)
+    composed: list[Share] = field(default_factory=list)
+    alone: list[Aside] = field(default_factory=list)
+    free: list[Aside] = field(default_factory=list)
+    unspecified: list[Aside] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
+
+    def take(self, taken: list[Charge]) -> list[Charge]:
+        """Take charges out of what is left, and return them."""
+        if taken:
+            numbers_taken = {charge.number for charge in taken}
+            self.left = [charge for charge in self.left if charge.number not in numbers_taken]
+        return taken
+
+    def joins(self, specifications: Sequence[Specification]) -> bool:
+        """Say whether specifications compose in the currency of the total."""
+        return not _refusal(specifications, self.currency)
+
+    def set_apart(self, charge: Charge, reason: str, *, needs_design: bool = False) -> None:
+        """Let a charge stand alone, with a loss that adds to no other."""
+        own = self.specification(charge.specification)
+        self.alone.append(Aside(entries=(charge.number,), reason=reason, specification=own, needs_design=needs_design))
 
 
 def total(
@@ -111,97 +155,152 @@ def total(
 ) -> Total:
     """Return the total of all charges, or of those that are no open reservations.
 
-    Equal specifications are grouped first: k of them compose as one of them k times, exactly. ``plan_of`` gives the
-    plan of an entry by its id, to see which plans were run more than once. ``known`` are the contradictions of a
-    larger account, of which these charges are a part.
+    ``plan_of`` gives the plan of an entry by its id, to see which plans were run more than once. ``known`` are the
+    contradictions of a larger account, of which these charges are a part.
     """
-    currency = currency or Currency()
     charges = list(charges)
-    open_or_not = [charge for charge in charges if reserved or not charge.reserved]
-    contradicted = contradictions(open_or_not, specification, plan_of=plan_of) if known is None else known
+    counting = [charge for charge in charges if reserved or not charge.reserved]
+    found = Sum(
+        left=counting,
+        specification=specification,
+        currency=currency or Currency(),
+        everything=charges,
+        contradicted=contradictions(counting, specification, plan_of=plan_of) if known is None else known,
+    )
+    for rule in (_unspent, _derived, _included, _unspecified, _same_keys, _rare):
+        rule(found)
     beside = known is not None or sum(charge.spent and not charge.derived_from for charge in charges) > 1
-    unknown = [charge for charge in charges if charge.unspecified and charge.spent]
-    unspecified = tuple(Aside(entries=(charge.number,), reason=charge.unspecified) for charge in unknown)
-    counted, free, claims, included = _counted([c for c in charges if not c.unspecified], reserved)
-    if unknown:
-        left_out = numbers([charge.number for charge in unknown])
-        claims = (*claims, f"entry {left_out} has no specification and is not counted: everything costs at least this")
-    covered = [specification(charge.specification) for charge in included]
-    same_keys = {n: one.then for one in contradicted if isinstance(one.reliance, KeysAlone) for n in one.entries}
-    summed = [charge for charge in counted if charge.number not in same_keys]
-    sampled = by_sample(summed, specification, lambda those: not _refusal(those, currency))
-    claims = (*claims, *sampled.claims)
-    alone = [
-        Aside(entries=(charge.number,), reason=reason, specification=specification(charge.specification))
-        for charge, reason in (
-            *((charge, same_keys[charge.number]) for charge in counted if charge.number in same_keys),
-            *sampled.apart,
-        )
-    ]
-    digests = {charge.specification for charge in counted}
-    infinite = {digest for digest in digests if specification(digest).budget.is_unbounded}
-    unbounded = [charge for charge in counted if charge.specification in infinite]
-    shares: dict[str, _Share] = {}
-    for charge in sampled.plain:
-        if charge.specification not in shares:
-            shares[charge.specification] = _Share(specification(charge.specification), [])
-        shares[charge.specification].entries.append(charge.number)
-    parts: list[SummedEntries] = []
-    apart: dict[Problem, None] = {}
-    together = [_Share(one, entries, once=True) for one, entries in sampled.composed]
-    for group, problems in _groups([*shares.values(), *together], currency):
-        apart |= dict.fromkeys(problems)
-        try:
-            part = _part(group, currency, covered)
-            parts.append(_rested(part, claims, group, contradicted, beside=beside))
-        except StirredError as error:
-            alone += _apart(group, currency, covered, error.problems)
+    parts, apart = _parts(found, beside=beside)
+    infinite = {d for d in {c.specification for c in found.counted} if specification(d).budget.is_unbounded}
+    unbounded = [charge for charge in found.counted if charge.specification in infinite]
+    others = None
+    if unbounded:
+        rest = _without({charge.id for charge in unbounded}, charges)
+        others = total(rest, specification, currency=currency, reserved=reserved, known=found.contradicted)
     return Total(
         parts=tuple(parts),
-        apart=tuple(apart),
-        alone=tuple(alone),
-        free=tuple(free),
-        unspecified=unspecified,
-        contradicted=contradicted,
+        apart=apart,
+        alone=tuple(found.alone),
+        free=tuple(found.free),
+        unspecified=tuple(found.unspecified),
+        contradicted=found.contradicted,
         unbounded=tuple(charge.number for charge in unbounded),
-        others=_others(charges, unbounded, specification, currency=currency, reserved=reserved, known=contradicted),
+        others=others,
     )
 
 
-def _others(
-    charges: list[Charge], unbounded: list[Charge], specification: Callable[[str], Specification], **asked: Any
-) -> Total | None:
-    """Return the total of the charges that have a bound, and were not derived from others that have none."""
-    if not unbounded:
-        return None
-    left_out = {charge.id for charge in unbounded}
+# ---- rules: what is not simply added up --------------------------------------------------------------------
+
+
+def _unspent(found: Sum) -> None:
+    """Take out what was given up before anything random happened: it costs nothing."""
+    if unspent := tuple(charge.number for charge in found.take([charge for charge in found.left if not charge.spent])):
+        found.free.append(Aside(entries=unspent, reason="aborted before anything random happened"))
+
+
+def _derived(found: Sum) -> None:
+    """Take out what was computed from the output of others: it costs nothing (Proposition 2.5.4)."""
+    derived: dict[str, list[int]] = {}
+    taken = found.take([charge for charge in found.left if charge.derived_from])
+    number_of = {charge.id: charge.number for charge in found.everything} if taken else {}
+    for charge in taken:
+        sources = ", ".join(str(number_of[source]) for source in charge.derived_from)
+        derived.setdefault(sources, []).append(charge.number)
+    for sources, entries in derived.items():
+        reason = f"derived from released entry {sources} (post-processing)"
+        found.free.append(Aside(entries=tuple(entries), reason=reason))
+        found.claims.append(
+            f"entry {numbers(entries)} was computed from the output of entry {sources} and nothing else"
+        )
+
+
+def _included(found: Sum) -> None:
+    """Take out what the specification of another drawn entry covers already."""
+    covered = {id_: charge.number for charge in found.left if charge.drawn for id_ in charge.includes}
+    groups: dict[int, list[int]] = {}
+    found.included = found.take([charge for charge in found.left if charge.id in covered]) if covered else []
+    for charge in found.included:
+        groups.setdefault(covered[charge.id], []).append(charge.number)
+    for whole, entries in groups.items():
+        reason = f"stated to be contained in the specification of entry {whole}"
+        found.free.append(Aside(entries=tuple(entries), reason=reason))
+        found.claims.append(f"the specification of entry {whole} covers entry {numbers(entries)} as well")
+
+
+def _unspecified(found: Sum) -> None:
+    """Take out releases without a specification: whatever they cost comes on top of every number."""
+    unknown = found.take([charge for charge in found.left if charge.unspecified])
+    found.unspecified = [Aside(entries=(charge.number,), reason=charge.unspecified) for charge in unknown]
+    if unknown:
+        left_out = numbers([charge.number for charge in unknown])
+        found.claims.append(f"entry {left_out} has no specification and is not counted: everything costs at least this")
+    found.counted = found.left
+
+
+def _same_keys(found: Sum) -> None:
+    """Let releases stand alone that use the same record keys: no bound is proven for them together."""
+    then = {n: one.then for one in found.contradicted if isinstance(one.reliance, KeysAlone) for n in one.entries}
+    for charge in found.take([charge for charge in found.left if charge.number in then]):
+        found.set_apart(charge, then[charge.number])
+
+
+# Rules for what few ledgers have, each in a module that is imported where a charge needs it: its function ``settle``.
+RARE_RULES: Final[tuple[tuple[Callable[[Charge], bool], str], ...]] = (
+    (lambda charge: charge.sample is not None, "stirred.release.ledger.samples"),
+)
+
+
+def _rare(found: Sum) -> None:
+    for concerns, module in RARE_RULES:
+        if any(map(concerns, found.left)):
+            import_module(module).settle(found)
+
+
+def _without(left_out: set[str], charges: list[Charge]) -> list[Charge]:
+    """Return the charges without these, and without what was derived from them."""
     for charge in charges:  # what is derived comes after its source
         if left_out & {*charge.derived_from}:
             left_out.add(charge.id)
-    return total([charge for charge in charges if charge.id not in left_out], specification, **asked)
+    return [charge for charge in charges if charge.id not in left_out]
 
 
-def _rested(
-    part: SummedEntries,
-    claims: tuple[str, ...],
-    group: list[_Share],
-    contradicted: tuple[Contradiction, ...],
-    *,
-    beside: bool,
-) -> SummedEntries:
-    """Return a part that assumes what was stated and cannot be checked, and nothing that the ledger contradicts.
+# ---- composition -------------------------------------------------------------------------------------------
 
-    ``beside`` says that there are other releases, whether they are added up with these or not.
+
+def _parts(found: Sum, *, beside: bool) -> tuple[list[SummedEntries], tuple[Problem, ...]]:
+    """Compose what is left, and say why there is more than one part; ``beside`` says that there are other releases.
+
+    Equal specifications are grouped first: k of them compose as one of them k times, exactly.
     """
+    shares: dict[str, Share] = {}
+    for charge in found.left:
+        if charge.specification not in shares:
+            shares[charge.specification] = Share(found.specification(charge.specification), [])
+        shares[charge.specification].entries.append(charge.number)
+    covered = [found.specification(charge.specification) for charge in found.included if charge.specification]
+    parts: list[SummedEntries] = []
+    apart: dict[Problem, None] = {}
+    for group, problems in _groups([*shares.values(), *found.composed], found.currency):
+        apart |= dict.fromkeys(problems)
+        try:
+            part = _part(group, found.currency, covered)
+            parts.append(_rested(part, found, group, beside=beside))
+        except StirredError as error:
+            found.alone += _apart(group, found.currency, covered, error.problems)
+    return parts, tuple(apart)
+
+
+def _rested(part: SummedEntries, found: Sum, group: list[Share], *, beside: bool) -> SummedEntries:
+    """Return a part that assumes what was stated and cannot be checked, and nothing that the ledger contradicts."""
     promise = beside_others(part.specification) if beside else part.specification
-    assumed = tuple(dict.fromkeys((*promise.assumptions, *claims)))
+    assumed = tuple(dict.fromkeys((*promise.assumptions, *found.claims)))
     relying = [(share.specification.relies_on, tuple(share.entries)) for share in group]
-    specification = rested(replace(promise, assumptions=assumed), relying, contradicted)
+    specification = rested(replace(promise, assumptions=assumed), relying, found.contradicted)
     return replace(part, derivation=replace(part.derivation, specification=specification))
 
 
 def _apart(
-    group: list[_Share], currency: Currency, covered: Sequence[Specification], problems: tuple[Problem, ...]
+    group: list[Share], currency: Currency, covered: Sequence[Specification], problems: tuple[Problem, ...]
 ) -> list[Aside]:
     """Say what a group promises that cannot be expressed as wanted: together in its own currency, or one by one."""
     reason = "; ".join(problem.what for problem in problems)
@@ -213,53 +312,17 @@ def _apart(
     return [Aside(entries=part.entries, reason=reason, specification=part.specification, problems=problems)]
 
 
-def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[Aside], tuple[str, ...], list[Charge]]:
-    """Separate what costs from what does not; say why not, what was stated to make it so, and what others include."""
-    sources_of = {source for charge in charges for source in charge.derived_from}
-    number_of = {charge.id: charge.number for charge in charges if charge.id in sources_of}
-    charges = [charge for charge in charges if reserved or not charge.reserved]
-    covered: dict[str, int] = {}
-    for charge in charges:
-        if charge.includes and charge.drawn and charge.spent and not charge.derived_from:
-            covered.update(dict.fromkeys(charge.includes, charge.number))
-    counted: list[Charge] = []
-    unspent: list[int] = []
-    derived: dict[str, list[int]] = {}
-    included: dict[int, list[Charge]] = {}
-    for charge in charges:
-        if not charge.spent:
-            unspent.append(charge.number)
-        elif charge.derived_from:
-            sources = ", ".join(str(number_of[source]) for source in charge.derived_from)
-            derived.setdefault(sources, []).append(charge.number)
-        elif charge.id in covered:
-            included.setdefault(covered[charge.id], []).append(charge)
-        else:
-            counted.append(charge)
-    free = [Aside(entries=tuple(unspent), reason="aborted before anything random happened")] if unspent else []
-    claims: list[str] = []
-    for sources, those in derived.items():
-        reason = f"derived from released entry {sources} (post-processing)"
-        free.append(Aside(entries=tuple(those), reason=reason))
-        claims.append(f"entry {numbers(those)} was computed from the output of entry {sources} and nothing else")
-    for whole, inner in included.items():
-        those = [charge.number for charge in inner]
-        free.append(Aside(entries=tuple(those), reason=f"stated to be contained in the specification of entry {whole}"))
-        claims.append(f"the specification of entry {whole} covers entry {numbers(those)} as well")
-    return counted, free, tuple(claims), [charge for inner in included.values() for charge in inner]
-
-
-def _groups(shares: list[_Share], currency: Currency) -> list[tuple[list[_Share], tuple[Problem, ...]]]:
+def _groups(shares: list[Share], currency: Currency) -> list[tuple[list[Share], tuple[Problem, ...]]]:
     """Divide shares into groups that compose; each further group comes with the reasons why it stands apart.
 
     Whether specifications compose depends on their flavors, so one of each flavor is tried.
     """
-    flavors: dict[Flavor, list[_Share]] = {}
+    flavors: dict[Flavor, list[Share]] = {}
     for share in shares:
         flavors.setdefault(share.specification.flavor, []).append(share)
     if not flavors or not _refusal([of[0].specification for of in flavors.values()], currency):
         return [(shares, ())] if shares else []
-    groups: list[tuple[list[Specification], list[_Share], tuple[Problem, ...]]] = []
+    groups: list[tuple[list[Specification], list[Share], tuple[Problem, ...]]] = []
     for of in flavors.values():
         first = of[0].specification
         reason: tuple[Problem, ...] = ()
@@ -285,7 +348,7 @@ def _refusal(specifications: Sequence[Specification], currency: Currency) -> tup
     return ()
 
 
-def _part(group: list[_Share], currency: Currency, covered: Sequence[Specification]) -> SummedEntries:
+def _part(group: list[Share], currency: Currency, covered: Sequence[Specification]) -> SummedEntries:
     """Compose a group in the wanted currency."""
     counted = Summands(
         specifications=[share.specification for share in group],

@@ -13,7 +13,7 @@ from stirred.data.record_doubts import unnamed_identifiers
 from stirred.mechanisms.records.laws.conditioned import ConditionedSwap
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.spec.doubts import Doubt
-from tests.release.bundles import households, persons
+from tests.world import households, persons
 
 HOMES = households(60)
 # 120 persons: "pid" counts inside the household, "PNr" in the whole file.

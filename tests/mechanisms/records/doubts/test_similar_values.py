@@ -12,7 +12,7 @@ from stirred.cli.main import run
 from stirred.mechanisms.records.engine import Swap
 from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
-from tests.release.bundles import households
+from tests.world import households
 
 HOMES = households(60).drop("hid")
 BLANK = HOMES.with_columns(county=pl.when(pl.int_range(pl.len()) == 7).then(pl.lit(" North")).otherwise("county"))

@@ -17,8 +17,7 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms.records.kernels.rates import Rates
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap, stage
 from stirred.mechanisms.records.strata import Strata
-from stirred.release.expectation import expectations
-from stirred.release.tables import wanted_tables
+from stirred.release.tables import expectations, wanted_tables
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import ln
 from stirred.spec.explain import explain
@@ -26,7 +25,7 @@ from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import psa_sharp_epsilon
 from tests.mechanisms.records.oracles import files, loss_of_laws, psa_law
 from tests.mechanisms.records.sampling import swapped
-from tests.release.bundles import households, stirred
+from tests.world import households, stirred
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "imputed": "flag"}
 SWAP = PermutationSwap(**ROLES, rate="1/2")

@@ -15,7 +15,7 @@ from stirred.mechanisms import registry
 from tests.mechanisms.records.laws.coin_swap import CoinSwap
 from tests.mechanisms.records.laws.test_frame_law import copies, fit
 from tests.mechanisms.records.sampling import swapped
-from tests.release.bundles import households
+from tests.world import households
 
 
 @pytest.fixture(autouse=True)

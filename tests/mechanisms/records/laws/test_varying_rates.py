@@ -33,8 +33,7 @@ from stirred.mechanisms.records.laws.varying import (
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.records.strata import RateRange, rate_for
 from stirred.release.advice import relatives
-from stirred.release.expectation import expectations, within_reach
-from stirred.release.tables import wanted_tables
+from stirred.release.tables import expectations, wanted_tables, within_reach
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import ZERO, ln
 from stirred.spec.problems import StirredError
@@ -43,7 +42,7 @@ from stirred.utility.comparison import compare_mechanisms
 from tests.depth import examples
 from tests.mechanisms.records.oracles import loss_of_laws, strata_rows
 from tests.mechanisms.records.sampling import swapped
-from tests.release.bundles import households, persons, stirred
+from tests.world import households, persons, stirred
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)

@@ -15,7 +15,7 @@ from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.ptable import PTable, PTableRow, plain_table, read_ptable, table_of
-from tests.release.bundles import stirred
+from tests.world import stirred
 
 
 def test_a_table_reads_as_it_was_written_in_both_formats(tmp_path: Path) -> None:

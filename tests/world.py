@@ -1,4 +1,4 @@
-"""A small file, the command in this process and in one of its own, and what a complete bundle is."""
+"""A small world for tests: homes with persons, plans and codebooks of them, bundles, and commands on them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stirred import Entropy
 from stirred.cli.main import run
 from stirred.data.place import claimed
 from stirred.release.bundle import bundle_in
-from stirred.release.prepared import Prepared
+from stirred.release.ledger import Ledger
+from stirred.release.plan_file import plan_from, read_plan
+from stirred.release.prepared import Prepared, prepare
+from stirred.release.run import run as carry_out
 from stirred.spec.doubts import nothing_promised
 
 HOUSEHOLD_COLUMNS = ["hid", "county", "size", "tenure"]
@@ -174,3 +178,60 @@ def assert_complete(bundle: Path, homes: pl.DataFrame) -> None:
     released = read(bundle / "public" / f"data.{ending}")
     for columns in (["size", "county"], ["size", "tenure"]):
         assert margin(released, columns) == margin(homes, columns)
+
+
+# ---- a small world: files, plan and bundle in one folder ----------------------------------------------------
+
+
+def world(
+    folder: Path,
+    homes: pl.DataFrame | None = None,
+    *,
+    people: bool = False,
+    codebook: bool = False,
+    plan: str = "",
+    ledger: str = "",
+) -> Path:
+    """Write homes.parquet into a folder, and what else is asked for; ``ledger`` names the dataset of a.ledger."""
+    homes = households() if homes is None else homes
+    homes.write_parquet(folder / "homes.parquet")
+    if people:
+        persons(homes).write_parquet(folder / "people.parquet")
+    if codebook:
+        (folder / "codebook.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
+    if plan:
+        (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    if ledger:
+        Ledger.create(folder / "a.ledger", dataset=ledger)
+    return folder
+
+
+def swap_plan(
+    *,
+    people: bool = False,
+    tables: Sequence[Sequence[str]] = (("county", "tenure"),),
+    data: dict[str, Any] | None = None,
+    release: dict[str, Any] | None = None,
+    **mechanism: Any,
+) -> dict[str, Any]:
+    """The plan of a swap of the world's homes, by size within county at 1/2, as plain data; sections take more keys."""
+    files = {"households": "homes.parquet", "id": ["hid"]}
+    if people:
+        files = {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]}
+    return {
+        "data": files | (data or {}),
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
+        "tables": [{"variables": [*variables]} for variables in tables],
+        "release": {"out": "out", **(release or {})},
+    }
+
+
+def planned(folder: Path, plan: dict[str, Any]) -> Prepared:
+    """Prepare a plan for the files of a folder."""
+    return prepare(plan_from(plan, source="plan", folder=folder))
+
+
+def released(folder: Path, plan: dict[str, Any] | None = None, entropy: Entropy | None = None) -> Path:
+    """Release a plan, or plan.toml, and return the bundle; without entropy as for a real release."""
+    prepared = prepare(read_plan(folder / "plan.toml")) if plan is None else planned(folder, plan)
+    return carry_out(prepared, entropy=entropy or Entropy.from_os())
