@@ -12,10 +12,10 @@ from stirred.release.ledger.currency import Currency
 from stirred.report.charts import ACCENT, SECOND, chart
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.spec import UnitFactor, approximate, catalogue
-from stirred.spec.compare import compare
+from stirred.spec.comparison import compare
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.specification import Specification
 
 from .accuracy import Compared

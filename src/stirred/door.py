@@ -68,17 +68,17 @@ class PlannedRelease:
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Return what is shown of it: label and text."""
-        from stirred.spec.brief import promise_rows, published_exactly
+        from stirred.spec.explanation import promise_rows, published_exactly
         from stirred.spec.problems import in_python
 
         return [
             ("held fixed", published_exactly(self.specification)),
             *promise_rows(self.specification),
-            *(("doubt", in_python(str(doubt.problem))) for doubt in self.standing),
+            *(("doubt", doubt.problem.written(in_python)) for doubt in self.standing),
         ]
 
     def __str__(self) -> str:
-        from stirred.spec.rows import rows_text
+        from stirred.spec.text import rows_text
 
         return rows_text(self.rows)
 
@@ -141,7 +141,7 @@ class Released:
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Return what is shown of it: label and text."""
-        from stirred.spec.brief import promise_rows, published_exactly
+        from stirred.spec.explanation import promise_rows, published_exactly
 
         if self.path is None:
             place = [("released", ", ".join(() if self.release is None else self.release.public))]
@@ -150,7 +150,7 @@ class Released:
         return [*place, ("held fixed", published_exactly(self.specification)), *promise_rows(self.specification)]
 
     def __str__(self) -> str:
-        from stirred.spec.rows import rows_text
+        from stirred.spec.text import rows_text
 
         return rows_text(self.rows)
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-HEAVY = ("numba", "polars", "numpy", "pydantic", "highspy", "pyspark", "duckdb", "pandas", "pyarrow")
+HEAVY = ("numba", "jinja2", "polars", "numpy", "pydantic", "highspy", "pyspark", "duckdb", "pandas", "pyarrow")
 
 IMPORT = "import stirred"
 HELP = """

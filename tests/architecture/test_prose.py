@@ -24,7 +24,6 @@ PATTERNS = {"findall", "finditer", "fullmatch", "match", "search", "sub"}
 KNOWN = {
     "cli/option_words.py": 3,  # the option in place of a section and its key
     "release/plan_file.py": 1,  # sections of a plan that are settings
-    "spec/doubts.py": 1,  # options that a remedy names, for readers of a plan
 }
 
 

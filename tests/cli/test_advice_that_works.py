@@ -213,7 +213,10 @@ def test_a_plan_in_another_encoding_is_to_be_saved_as_utf8(capsys: pytest.Captur
 def test_a_missing_text_of_a_match_variable_is_answered_with_both_steps(capsys: pytest.CaptureFixture[str]) -> None:
     Path("homes.csv").write_text(HOMES.replace("\n7,3,", "\n7,NaN,"))
     shown = said(capsys, "plan", "p.toml", plan=PLAN)
-    assert "and for a match or swap variable --set missing_as=code, too" in shown
+    assert (
+        'missing = ["NaN"] under [data], and for a match or swap variable missing_as = "code" under [data], too'
+        in shown
+    )
     both = PLAN.replace("[mechanism]", 'missing = ["NaN"]\nmissing_as = "code"\n[mechanism]')
     said(capsys, "plan", "p.toml", code=0, plan=both)
 

@@ -15,7 +15,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.synth.massachusetts import massachusetts_1940
 from stirred.mechanisms.protocol import doubt_rows
 from stirred.spec.doubts import Doubt
-from stirred.spec.rows import rows_text
+from stirred.spec.text import rows_text
 from tests.world import households, persons
 
 MASSACHUSETTS = ["ma.parquet", "--match", "state,size", "--swap", "county", "--rate", "5%"]

@@ -19,7 +19,7 @@ from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.spec.doubts import Doubt
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import StirredError, setting
 
 WARDS = ["w1", "w2", "w3"]
 
@@ -125,12 +125,12 @@ def test_remedies_of_a_plan_name_its_keys(patients: Path, capsys: pytest.Capture
     run([*ASK, "--write", "plan.toml"])
     capsys.readouterr()
     run(["plan", "plan.toml"])
-    assert "name it with --id born" in (told := capsys.readouterr().err)
-    assert "(in the plan --id is id under [data])" in told
-    both = Doubt(
-        kind="missing", about="a", what="", remedy="say so: --set missing=NA (in a plan: missing under [data])"
+    assert 'name it with id = ["born"] under [data]' in capsys.readouterr().err
+    both = Doubt(kind="missing", about="a", what="", remedy=f"say so: {setting('missing', 'NA', planned=True)}")
+    assert both.problem_of_plan.remedy.startswith('say so: missing = ["NA"] under [data]; or accept')
+    assert both.problem.remedy.startswith(
+        'say so: --set missing=NA (in a plan: missing = ["NA"] under [data]); or accept'
     )
-    assert "in the plan" not in both.problem_of_plan.remedy.split("; or accept")[0]
 
 
 # --- advice that is refused ------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_cell_keys_do_not_propose_a_setting_that_plans_do_not_have() -> None:
     with pytest.raises(StirredError) as refused:
         CellKey(ptable=table, tables=[["ward"]]).plan(pl.DataFrame({"ward": WARDS * 10}))
     assert "values = {" not in str(refused.value)
-    assert "codebook under [data]" in str(refused.value)
+    assert 'codebook="FILE"' in str(refused.value)
     with pytest.raises(StirredError, match=r"or write values = \{"):
         NoisyTables(tables=[["ward"]], rho=1).plan(pl.DataFrame({"ward": WARDS * 10}))
 

@@ -11,8 +11,8 @@ import pytest
 from stirred.data.codebook_file import toml_value
 from stirred.spec import Specification, UnitFactor, catalogue, compare
 from stirred.spec.document import from_document, to_document, to_json
-from stirred.spec.explain import explain
-from stirred.spec.lint import lint
+from stirred.spec.explanation import explain
+from stirred.spec.findings import lint
 from stirred.spec.render import to_markdown, to_registry
 from tests.cli.running import SURVEY, Command, flat, load, told, words
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from stirred.spec import (
-    CHI_SQUARED,
     GDP,
-    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
     ZCDP,
@@ -28,6 +26,7 @@ from stirred.spec import (
     refine,
 )
 from stirred.spec.document import from_document, from_json, to_document
+from stirred.spec.output_premetric import CHI_SQUARED, KULLBACK_LEIBLER
 from tests.cli.running import APPROXIMATE, SURVEY, Command, flat, load, told, words
 
 TINY = approximate("1e-10")

@@ -103,9 +103,11 @@ WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
        "did you mean 'margin'? There are margin, named, inequality"),
       (" input_premetric.unit", "'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
-     [(" output_premetric.name",
-       "'D_Foo': input should be 'D_Mult', 'D_Max', 'D_Mult^delta', 'D_NoR', 'D_Renyi', 'D_GDP', 'D_TV', "
-       "'D_Tr', 'D_KL', 'D_H', 'D_chi2' or 'D_W1'", SCHEMA)]),
+     [(" output_premetric name", "'D_Foo' is not an output premetric",
+       "did you mean 'D_NoR'? There are: D_Mult, D_Max, D_Mult^delta, D_NoR, D_Renyi, D_GDP, D_TV, D_Tr, D_KL, D_H, "
+       "D_chi2, D_W1")]),
+    ({"budget": {"policy": {"value": "3/2"}}},
+     [(" budget.policy", "'name' is missing", f"add name: {SCHEMA}")]),
     ({"output_premetric": {"name": "D_Tr", "curve": [["0", "0"], ["1/2", "1/4"], ["1", "1"]]}},
      [(" output_premetric curve", "the curve bends upwards at size 1/2",
        "a mixture of two tests is a test: raise the power there to the straight line")]),
@@ -113,8 +115,8 @@ WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
      [(" output_premetric delta", "delta 1/2 does not fit D_Mult",
        "D_Mult^delta needs a delta above 0 and below 1; the others take none")]),
     ({"budget": {"policy": {"name": "constant", "value": "3/2"}, "exact": "1"}},
-     [(" budget exact", "the stated value 1 is not the value 3/2 of its own policy",
-       "correct one of them, or leave the value out: it is computed")]),
+     [(" budget exact", "exact is stated as '1', but it is '3/2'",
+       "correct it, or leave 'exact' out: it is computed")]),
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from stirred.data.codebook import (
 )
 from stirred.data.codebook_file import json_schema, parse_hrc, read_hrc
 from stirred.data.problems import DataError
-from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import StirredError
 from tests.data.codebooks import as_toml
 from tests.data.gallery import exhibits, is_named_after

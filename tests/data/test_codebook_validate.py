@@ -19,7 +19,7 @@ from stirred.data.formats import Labelled
 from stirred.data.frames import read_frame
 from stirred.data.problems import counted
 from stirred.data.validate import validate
-from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import Problem
 from tests.data.gallery import HERE, exhibits, is_named_after
 from tests.depth import examples

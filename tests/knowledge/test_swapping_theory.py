@@ -1,7 +1,7 @@
 """Cases of the swapping theory that no other test holds: the sharp budgets T1-T4, R1's table, R2, R3 and R4(b).
 
 T6, T7, T10-T12, T14, T15 and R4(a) are in tests/mechanisms/records/laws/test_counting.py, T13 in test_promise.py,
-T30-T32 in tests/paper/test_section_5_2.py and tests/spec/test_compose.py, and T33 in tests/utility/test_moments.py.
+T30-T32 in tests/paper/test_section_5_2.py and tests/spec/test_composition.py, and T33 in tests/utility/test_moments.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import pytest
 
 from stirred.spec import Multiverse, Verdict, compare
-from stirred.spec.compare import EQUAL, INCOMPARABLE, STRONGER, WEAKER
+from stirred.spec.comparison import EQUAL, INCOMPARABLE, STRONGER, WEAKER
 from tests.paper.published import TABLE_5_ENTRIES, household_to_person, specification
 
 VERDICTS = {

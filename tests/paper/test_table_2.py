@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from stirred.spec import PURE, Margin, catalogue, compare
-from stirred.spec.compare import STRONGER
+from stirred.spec.comparison import STRONGER
 from tests.paper.printed import assert_prints
 from tests.paper.published import only_stratum, specification
 

@@ -16,8 +16,7 @@ from stirred.release.publish import PublishError, publish
 from stirred.release.run import resume, run
 from stirred.spec.document import from_json
 from stirred.spec.doubts import DoubtError
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, Specification
 from tests.world import households, planned, stirred, swap_plan
 
 

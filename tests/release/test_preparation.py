@@ -22,9 +22,9 @@ from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.spec import InputPremetric, compose, exact
+from stirred.spec.convert import pull_back
 from stirred.spec.document import from_json, to_json
 from stirred.spec.problems import StirredError
-from stirred.spec.pull_back import pull_back
 from tests.snapshots import same_as_kept
 from tests.world import stirred
 

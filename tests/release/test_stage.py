@@ -17,7 +17,7 @@ from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.spec.document import from_json, to_json
 from stirred.spec.domain import after_imputation
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.problems import StirredError
 from tests.world import households, swap_plan
 

@@ -18,7 +18,7 @@ from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.spec import compose
 from stirred.spec.document import from_json, to_json
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.number_text import percent
 from tests.world import households, persons, released, stirred, swap_plan
 

@@ -13,14 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from stirred.spec import (
-    CHI_SQUARED,
     GDP,
-    HELLINGER,
     INFINITE,
-    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
-    WASSERSTEIN,
     ZCDP,
     Budget,
     Domain,
@@ -36,20 +32,19 @@ from stirred.spec import (
     Named,
     OutputPremetric,
     Specification,
-    TradeOff,
     approximate,
     exact,
     ln,
     protection_loss,
-    sqrt,
     trade_off,
 )
 from stirred.spec.budget import Constant, Derived, Free, PermutationSwapping, SwappedStrata
 from stirred.spec.convert_output import pure_to_rho2
 from stirred.spec.domain import STAGES
-from stirred.spec.exact import exp
-from stirred.spec.output_premetric import Between
+from stirred.spec.exact import exp, sqrt
+from stirred.spec.output_premetric import CHI_SQUARED, HELLINGER, KULLBACK_LEIBLER, WASSERSTEIN, Between
 from stirred.spec.specification import SETTINGS_FROM
+from stirred.spec.tradeoff import TradeOff
 from tests.depth import examples
 
 # The same examples on every run: a failure is a fact about the code, not about the day.

@@ -14,7 +14,7 @@ from stirred.spec import (
     ln,
 )
 from stirred.spec.budget import PermutationSwapping
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.swap_budget import psa_epsilon
 
 NAMES = catalogue.names()

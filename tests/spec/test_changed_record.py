@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stirred.spec.budget import Budget
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.convert import change_distance
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact, ln

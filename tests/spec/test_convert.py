@@ -12,14 +12,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from stirred.spec import (
-    CHI_SQUARED,
     GDP,
-    HELLINGER,
     INFINITE,
-    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
-    WASSERSTEIN,
     ZCDP,
     Budget,
     ConversionRefusedError,
@@ -40,13 +36,13 @@ from stirred.spec import (
     change_unit,
     exact,
     ln,
-    post_process,
     refine,
-    to_distance,
     to_neighbours,
 )
+from stirred.spec.convert import post_process, to_distance
 from stirred.spec.convert_output import gdp_to_epsilon, pure_to_mu, pure_to_rho2, zcdp_to_epsilon
 from stirred.spec.exact import compare_exact
+from stirred.spec.output_premetric import CHI_SQUARED, HELLINGER, KULLBACK_LEIBLER, WASSERSTEIN
 from tests.spec.strategies import (
     FEW,
     OPEN_TRADE_OFF,

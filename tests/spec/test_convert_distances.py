@@ -8,7 +8,7 @@ import pytest
 
 from stirred.spec import change_output
 from stirred.spec.budget import Budget
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact, exact
 from stirred.spec.input_premetric import InputPremetric, allowance

@@ -30,7 +30,7 @@ from stirred.spec import (
     protection_loss,
 )
 from stirred.spec.catalogue import atlas
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.implication import factor, implies, universes
 from stirred.spec.input_premetric import allowance
 from stirred.spec.multiverse import Verdict

@@ -25,8 +25,7 @@ from stirred.spec import (
     ln,
 )
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
-from stirred.spec.document import from_document, from_json, to_document, to_json
-from stirred.spec.document_schema import SCHEMA_ID, json_schema
+from stirred.spec.document import SCHEMA_ID, from_document, from_json, json_schema, to_document, to_json
 from tests.spec.strategies import MANY, SOME, specification, specifications
 
 NAMES = catalogue.names()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stirred.spec.doubts import MEANINGS, Doubt, DoubtError, accepted_in_words, refuse_doubts
+from stirred.spec.problems import setting
 
 TELLS = Doubt(kind="tells", about="zip", what="zip determines county", remedy="leave zip out")
 NOTE = Doubt(kind="similar-values", about="town", what="two towns look alike", remedy="correct them", refuses=False)
@@ -24,7 +25,7 @@ def refusals(*doubts: Doubt, accept: tuple[str, ...] = ()) -> list[str]:
 def test_a_doubt_refuses_until_its_name_is_accepted() -> None:
     (said,) = refusals(TELLS, NOTE)
     assert said.startswith("zip: zip determines county. Fix: leave zip out; or accept it: --accept tells:zip ")
-    assert said.endswith(" (in a plan: [release] accept).")
+    assert said.endswith(' (in a plan: accept = ["tells:zip"] under [release]).')
     assert refuse_doubts([TELLS, NOTE], accept=["tells:zip"]) == (TELLS,)
 
 
@@ -62,7 +63,15 @@ def test_every_doubt_that_can_be_accepted_has_a_meaning_for_readers() -> None:
                 if given.get("refuses", True) is not False and not given.get("final"):
                     kinds.add(given["kind"])
     # These are named by a variable, which the tree does not tell.
-    by_variable = {"contradicted-by", "contradicts", "exposed", "more-runs", "nothing-promised", "tells"}
+    by_variable = {
+        "contradicted-by",
+        "contradicts",
+        "exposed",
+        "more-runs",
+        "nothing-promised",
+        "partly-tells",
+        "tells",
+    }
     assert {*kinds - {None}} | by_variable == {*MEANINGS}
 
 
@@ -78,7 +87,14 @@ def test_a_long_remark_that_doubts_share_is_said_once() -> None:
 def test_python_names_arguments_where_the_command_line_names_options() -> None:
     with pytest.raises(DoubtError) as caught:
         refuse_doubts(
-            [Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="name it with --id mark")]
+            [
+                Doubt(
+                    kind="identifier",
+                    about="mark",
+                    what='"mark" is unique',
+                    remedy=f"name it with {setting('id', 'mark')}",
+                )
+            ]
         )
     assert "--id mark; or accept it: --accept identifier:mark" in str(caught.value.problems[0])
     assert 'with Microdata(id=["mark"]); or accept it: accept=["identifier:mark"]' in str(caught.value)

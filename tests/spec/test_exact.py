@@ -15,9 +15,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stirred.spec import INFINITE, Budget, Exact, SpecificationError, exact, ln, sqrt
+from stirred.spec import INFINITE, Budget, Exact, SpecificationError, exact, ln
 from stirred.spec.enclosure import Enclosure
-from stirred.spec.exact import compare_exact, exp, largest
+from stirred.spec.exact import compare_exact, exp, largest, sqrt
 from stirred.spec.given_numbers import fraction, loss, probability
 from stirred.spec.number_text import small
 from tests.spec.strategies import FEW, MANY, SOME, exacts, high_precision, losses, mp

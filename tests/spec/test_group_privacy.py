@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from stirred.spec import (
-    CHI_SQUARED,
     GDP,
-    HELLINGER,
-    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
-    WASSERSTEIN,
     ZCDP,
     ConversionRefusedError,
     Domain,
@@ -34,13 +30,14 @@ from stirred.spec import (
     exact,
     ln,
     protection_loss,
-    to_metric,
     to_neighbours,
 )
-from stirred.spec.compare import EQUAL, STRONGER, WEAKER
+from stirred.spec.comparison import EQUAL, STRONGER, WEAKER
+from stirred.spec.convert import to_metric
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import INFINITE, compare_exact
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
+from stirred.spec.output_premetric import CHI_SQUARED, HELLINGER, KULLBACK_LEIBLER, WASSERSTEIN
 from tests.spec.strategies import OPEN_TRADE_OFF, RENYI, TRADE_OFF, law, specification
 
 F = Fraction

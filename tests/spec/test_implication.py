@@ -35,10 +35,10 @@ from stirred.spec import (
     ln,
 )
 from stirred.spec.budget import ByUniverse, not_above_by_universe
-from stirred.spec.compare import EQUAL, STRONGER, WEAKER, compare
+from stirred.spec.comparison import EQUAL, STRONGER, WEAKER, compare
 from stirred.spec.convert import to_distance
 from stirred.spec.document import from_document, from_json, to_document, to_json
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.implication import (
     completion,
     components,
@@ -49,8 +49,8 @@ from stirred.spec.implication import (
     may_tell_budget,
     universe_name,
 )
+from stirred.spec.input_premetric import shortest
 from stirred.spec.multiverse import Verdict
-from stirred.spec.tables import shortest
 from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import SOME, law, specification
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stirred.spec import INFINITE, PURE, Exact, InputPremetric, OutputPremetric, SpecificationError, exact
-from stirred.spec.compare import STRONGER, compare
+from stirred.spec.comparison import STRONGER, compare
 from stirred.spec.document import from_json, to_json
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.input_premetric import allowance
 from tests.spec.strategies import ALL_INPUTS, MANY, SEQUENCES, Dataset, specification
 

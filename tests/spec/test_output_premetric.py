@@ -22,13 +22,13 @@ from stirred.spec import (
     Law,
     OutputPremetric,
     SpecificationError,
-    TradeOff,
     approximate,
     exact,
     ln,
 )
 from stirred.spec.exact import compare_exact
-from stirred.spec.output_kinds import PRODUCT, ROOT
+from stirred.spec.output_premetric import PRODUCT, ROOT
+from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import ALL_OUTPUTS, FEW, MANY, METRICS, law, laws, mp
 
 PAIRS = st.tuples(laws(), laws())

@@ -34,7 +34,7 @@ from stirred.spec import (
 )
 from stirred.spec.exact import ZERO, compare_exact, largest
 from stirred.spec.input_premetric import allowance
-from stirred.spec.output_kinds import PRODUCT, ROOT
+from stirred.spec.output_premetric import PRODUCT, ROOT
 from tests.spec.strategies import (
     ALL_INPUTS,
     ALL_OUTPUTS,

@@ -30,9 +30,9 @@ from stirred.spec import (
     exact,
     pull_back,
 )
+from stirred.spec.convert import REFUSED, STEPS
 from stirred.spec.document import from_json, to_json
-from stirred.spec.explain import explain
-from stirred.spec.pull_back import REFUSED, STEPS
+from stirred.spec.explanation import explain
 
 File = tuple[Any, ...]
 
@@ -227,7 +227,7 @@ def refusals() -> Iterator[tuple[dict[str, Any], str]]:
     yield {"step": "impute-copies"}, "state 1 + the largest number of copies"
     yield {"step": "impute-copies", "lipschitz": "3/2"}, "state 1 + the largest number of copies"
     yield {"step": "impute-copys", "lipschitz": 2, "because": "x"}, "did you mean impute-copies"
-    yield {"step": "my own"}, "needs --lipschitz K --because TEXT"
+    yield {"step": "my own"}, "needs --lipschitz K and --because TEXT"
     yield {"step": "my own", "lipschitz": 2}, "say why"
     yield {"step": "my own", "lipschitz": 0, "because": "x"}, "above 0"
     yield {"step": "recode", "lipschitz": "1/2"}, "leave it out"

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 import yaml
 from hypothesis import given
+from jinja2 import UndefinedError
 
 from stirred.spec import PURE, Budget, Domain, InputPremetric, OutputPremetric, Specification
 from stirred.spec import catalogue as published
-from stirred.spec.explain import explain
-from stirred.spec.render import to_markdown, to_registry
+from stirred.spec.explanation import explain
+from stirred.spec.render import filled, to_markdown, to_registry
 from tests.spec.strategies import FEW, specification, specifications
 
 
@@ -69,3 +70,8 @@ def test_markdown_marks_a_run_with_a_seed_and_keeps_its_table_whole() -> None:
     page = to_markdown(made)
     assert "**Test run with a seed: not for publication.**" in page
     assert all(line.replace("\\|", "").count("|") == 4 for line in page.splitlines() if line.startswith("|"))
+
+
+def test_a_template_that_names_a_fact_that_is_not_given_fails() -> None:
+    with pytest.raises(UndefinedError, match="'words' is undefined"):
+        filled("specification.md.j2", level=1, title="t", method="", specification=named(), account=None)

@@ -8,9 +8,10 @@ from itertools import product
 
 import pytest
 
-from stirred.spec import ZCDP, DiscreteGaussian, DiscreteLaplace, ShiftLaw, SpecificationError, Staged, StagedLaw
+from stirred.spec import ZCDP, DiscreteGaussian, DiscreteLaplace, ShiftLaw, SpecificationError
 from stirred.spec.exact import INFINITE, ZERO, exact
 from stirred.spec.output_premetric import PURE
+from stirred.spec.shift_law import Staged, StagedLaw
 
 RHO, SHARE = Fraction(1), Fraction(1, 10)
 FIRST, TABLE = 1 / (2 * SHARE * RHO), 1 / (2 * (1 - SHARE) * RHO)

@@ -12,27 +12,22 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 from stirred.spec import (
-    CHI_SQUARED,
     GDP,
-    HELLINGER,
     INFINITE,
-    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
-    WASSERSTEIN,
     ZCDP,
     Law,
     OutputPremetric,
     SpecificationError,
-    TradeOff,
     approximate,
-    blackwell,
     exact,
     ln,
     trade_off,
 )
 from stirred.spec.law import likelihood_pairs
-from stirred.spec.tradeoff import MOST_STEPS
+from stirred.spec.output_premetric import CHI_SQUARED, HELLINGER, KULLBACK_LEIBLER, WASSERSTEIN
+from stirred.spec.tradeoff import MOST_STEPS, TradeOff, blackwell
 from tests.spec.strategies import FEW, SOME, law, laws
 
 F = Fraction

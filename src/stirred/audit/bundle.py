@@ -38,7 +38,7 @@ from stirred.data.place import MANIFEST
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import EARLIER, build, is_installed, mechanism_class, settings_for
 from stirred.spec.document import account_in, from_json, mechanism_in
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification

@@ -18,13 +18,11 @@ from typing import Any
 from stirred.audit.witness import ShiftWitness, Witness, certain_witness, shown, try_orders, witness_between
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest
 from stirred.spec.law import Law
-from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, Between, OutputPremetric
 from stirred.spec.problems import wrong
-from stirred.spec.shift_law import ShiftLaw
-from stirred.spec.specification import Specification
-from stirred.spec.staged_law import OutputLaw, StagedLaw
+from stirred.spec.shift_law import OutputLaw, ShiftLaw, StagedLaw
+from stirred.spec.specification import Specification, protection_loss
 
 
 class AuditVerdict(Enum):

@@ -13,8 +13,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.law import Law
 from stirred.spec.number_text import brief
 from stirred.spec.output_premetric import PURE, Between
-from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
-from stirred.spec.staged_law import OutputLaw, StagedLaw
+from stirred.spec.shift_law import DiscreteGaussian, OutputLaw, ShiftLaw, StagedLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,8 @@ from stirred.release.choices import CHOOSING, candidates
 from stirred.release.plan_file import PlanFile, plan_from, write_plan
 from stirred.release.prepared import prepare
 from stirred.release.scan import problems_of
-from stirred.spec.brief import promise_rows
 from stirred.spec.doubts import Doubt, refuse_doubts
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain, promise_rows
 from stirred.spec.given_numbers import loss
 
 # What a file has besides its choices of match and swap.

@@ -23,7 +23,7 @@ from stirred.mechanisms.protocol import Grid
 from stirred.spec import compare as compare_specifications
 from stirred.spec.catalogue import CatalogueEntry, atlas
 from stirred.spec.document import to_document
-from stirred.spec.price import CALLED, Price, axes, price
+from stirred.spec.prices import CALLED, Price, axes, price
 from stirred.spec.problems import wrong
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from stirred.release.ledger.row import Event, by_part, numbers
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, SummedEntries
 from stirred.spec.document import to_document, to_json
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.problems import CopiesProblem, SpecificationError, wrong
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ _PLACES: Final = {
     **{name: f"--{name}" for name in ("because", "budget", "delta", "epsilon", "factor", "method", "order", "rho2")},
     **{name: f"--{name}" for name in ("stratum", "unit")},
     **{name: f"--{name}" for name in ("alpha", "area", "at", "copies", "distance", "household", "power", "prior")},
-    "records": "--records",
+    **{name: f"--{name}" for name in ("beta", "count", "kappa", "lipschitz", "records", "step")},
     "input_premetric unit": "--unit",
     "input_premetric within": "--at-distance",
     "output_premetric": "--output",

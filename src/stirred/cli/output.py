@@ -73,7 +73,7 @@ def facts(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
     who       households
     how much  epsilon 3
     """
-    from stirred.spec.rows import rows_text
+    from stirred.spec.text import rows_text
 
     if rows:
         emit(rows_text(rows, width=width(), indent=indent, whole=["next"]))
@@ -81,9 +81,9 @@ def facts(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
 
 def wrapped(text: str, *, first: str = "", rest: str = "") -> str:
     """Return text wrapped to the width, with the given indents; words are never broken."""
-    from stirred.spec import rows
+    from stirred.spec.text import wrapped as wrapped_to
 
-    return rows.wrapped(text, width=width(), first=first, rest=rest)
+    return wrapped_to(text, width=width(), first=first, rest=rest)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -141,7 +141,7 @@ def showing(outcome: Outcome, *, as_json: bool) -> int:
 def five_blocks(words: Any, *, indent: int = 0, without: str = "") -> Iterator[OutputBlock]:
     """Yield what is not protected, and the five answers."""
     from stirred.mechanisms.groups import Bullets, FactRows, Title
-    from stirred.spec.explain import NOT_PROTECTED
+    from stirred.spec.explanation import NOT_PROTECTED
 
     yield Title(" " * indent + f"{NOT_PROTECTED}:")
     yield Bullets(words.not_protected, indent + 2)

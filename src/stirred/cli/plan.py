@@ -34,7 +34,7 @@ from stirred.release.tables import Expectation, expectations
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.given_numbers import loss
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem, placed
@@ -49,7 +49,7 @@ SCHEMAS: Final = {
     "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
     "policy": "stirred.release.ledger.policy",
-    "specification": "stirred.spec.document_schema",
+    "specification": "stirred.spec.document",
 }
 _BUILDS_ON_SEED: Final = "it builds on a release that was made with a seed, and can only be a test run too"
 # On what the settings rest, as the plan says it or leaves it unsaid.

@@ -16,8 +16,8 @@ from stirred.data.place import CHECKSUMS, file_at
 from stirred.data.problems import bad_plan, number
 from stirred.mechanisms.groups import Bullets, FactRows, Outcome, OutputBlock, Title
 from stirred.report.editions import Edition, edition_of
-from stirred.spec.brief import promise_rows
 from stirred.spec.document import to_document
+from stirred.spec.explanation import promise_rows
 from stirred.spec.number_text import percent
 
 EditionName = Literal["public", "internal"]

@@ -26,13 +26,13 @@ from stirred.spec import Derivation, catalogue, change_output, change_unit
 from stirred.spec import compose as compose_specifications
 from stirred.spec import refine as refine_specification
 from stirred.spec.catalogue import CatalogueEntry, atlas
+from stirred.spec.convert import pull_back as pulled_back
 from stirred.spec.document import number_out, to_document, to_json
-from stirred.spec.explain import NOT_PROTECTED, explain
-from stirred.spec.finding import SERIOUS
+from stirred.spec.explanation import NOT_PROTECTED, explain
+from stirred.spec.findings import SERIOUS
+from stirred.spec.findings import lint as findings_of
 from stirred.spec.invariant import records_of
-from stirred.spec.lint import lint as findings_of
 from stirred.spec.problems import SpecificationError, wrong
-from stirred.spec.pull_back import pull_back as pulled_back
 from stirred.spec.render import to_markdown, to_registry
 
 

@@ -14,7 +14,7 @@ from stirred.spec.problems import wrong
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
     from stirred.spec.catalogue import CatalogueEntry
-    from stirred.spec.price import Price
+    from stirred.spec.prices import Price
 
 
 STATED: Final = "stated on the command line"

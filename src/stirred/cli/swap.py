@@ -187,8 +187,8 @@ def _say_doubts(prepared: Prepared) -> None:
 def _rows(prepared: Prepared, out: Path, account: tuple[int, Total] | None, *, seeded: bool) -> list[tuple[str, str]]:
     """Return where the bundle is, what it promises, its account, and what to do next."""
     from stirred.cli.plan import ledger_text, other_file_rows
-    from stirred.spec.brief import promise_rows
     from stirred.spec.doubts import NOTHING_PROMISED
+    from stirred.spec.explanation import promise_rows
 
     publish = shlex.join(["stirred", "publish", str(out), FOLDER])
     if prepared.plan.epsilon.is_infinite:

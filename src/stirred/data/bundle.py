@@ -26,8 +26,7 @@ from stirred.data.place import CHECKSUMS, MANIFEST
 from stirred.data.problems import DataError, bad_file, control_letters
 from stirred.data.sources import is_read
 from stirred.data.table_labels import ENDING, label_columns, without_labels
-from stirred.spec.document import from_json, mechanism_in
-from stirred.spec.document_schema import MechanismDocument
+from stirred.spec.document import MechanismDocument, from_json, mechanism_in
 from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification

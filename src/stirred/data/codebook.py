@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field
 
 from stirred.data.problems import DataError, listed
 from stirred.data.sources import PLAIN, Dialect
-from stirred.spec.document_schema import Strict, Texts
-from stirred.spec.hierarchy import Hierarchy, check_agreement
+from stirred.spec.document import Strict, Texts
+from stirred.spec.multiverse import Hierarchy, check_agreement
 from stirred.spec.problems import Problem, StirredError
 
 File = Literal["households", "persons"]

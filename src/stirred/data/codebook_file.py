@@ -36,9 +36,9 @@ from stirred.data.record_doubts import identifying
 from stirred.data.sources import Dialect, read_text, toml_content
 from stirred.data.validate import as_text
 from stirred.data.whole import comma_columns, with_points
-from stirred.spec.document_schema import Strict
-from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.document import Strict
 from stirred.spec.misfits import misfits
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import Problem, StirredError, as_given, place_of
 from stirred.spec.spelling import meant, near
 

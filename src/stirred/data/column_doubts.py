@@ -37,12 +37,12 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.data.record_doubts import named_like_an_identifier
 from stirred.spec.doubts import Doubt
-from stirred.spec.problems import as_option
+from stirred.spec.problems import setting
 
 LOOKS_INSIDE: Final = (
     "this looks inside the file: correct the column's role by what it is; choosing settings by this voids the guarantee"
 )
-KEEP: Final = "list the columns to keep with --hold, without"
+KEEP: Final = f"list the columns to keep with {setting('hold')}, without"
 NOT_LOOKED_AT: Final = "not-looked-at"
 _Array = npt.NDArray[Any]
 # So many rows are sampled for single columns, and for several. Persons are guessed by household, which takes longer.
@@ -482,7 +482,7 @@ class _Search:
         # A column of persons goes with its household: it can be neither swapped nor matched.
         remedy = f"swap it too, or {_without(name)}" if self.file.house is None else _without(name)
         if groups or identifier:
-            remedy += f"; if it is an identifier, such as that of a household, name it with --id {as_option(name)}"
+            remedy += f"; if it is an identifier, such as that of a household, name it with {setting('id', name)}"
         return Doubt(
             kind=kind,
             about=name,
@@ -580,7 +580,7 @@ def _regroups(name: str, how: str) -> Doubt:
         about=name,
         what=f'"{name}" puts the rows into small groups that {how}: rows that belong together could be found in the '
         "release, and those among them that were swapped",
-        remedy=f"if it is the id of a household, name it with --id {as_option(name)}; better, give households and "
+        remedy=f"if it is the id of a household, name it with {setting('id', name)}; better, give households and "
         f"persons as two files, and the swap keeps them together; if it is a place, {_without(name)}",
         remark=LOOKS_INSIDE,
     )
@@ -599,7 +599,7 @@ def _revealing_the_response(data: Microdata, columns: SwapColumns) -> Iterator[D
             kind="tells-response",
             about=name,
             what=f'"{name}" is released and determines "{columns.perturbed}": the response protects nothing',
-            remedy="list the columns to keep with --hold, without one of them",
+            remedy=f"{KEEP} one of them",
             remark=LOOKS_INSIDE,
         )
 

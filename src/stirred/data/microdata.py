@@ -20,7 +20,7 @@ from stirred.data.missing import MISSING_CODE, Declared, is_missing, with_missin
 from stirred.data.problems import DataError, bad_file, counted, listed, number
 from stirred.data.sources import PLAIN, Dialect, Source, other_separator, which_column
 from stirred.spec.domain import AS_GIVEN
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -337,7 +337,7 @@ def _link_problems(data: Microdata) -> list[Problem]:
         raise bad_file("the file holds no records", where=data.household_source, remedy="check the file")
     if data.persons is not None and data.hid is None:
         what = "persons are given, but not the column that links them to households"
-        return [Problem(what=what, where="hid", remedy="name it: --hid COLUMN (in a plan: hid under [data])")]
+        return [Problem(what=what, where="hid", remedy=f"name it: {setting('hid', 'COLUMN', planned=True)}")]
     if data.hid is not None:
         problems += _hid_problems(data, data.hid)
     known = set(data.households.columns) | (set(data.persons.columns) if data.persons is not None else set())
@@ -442,7 +442,7 @@ def null_problem(column: pl.Series, *, source: str, role: str) -> Problem | None
         what=f"values are missing in the {role} variable ({counted(rows, total=count)})",
         where=f'{source} "{column.name}"',
         remedy="fill them in, for instance with a code for 'unknown', or remove the records; or let a missing value be "
-        'a code of its own: --set missing_as=code (in a plan: missing_as = "code" under [data])',
+        f"a code of its own: {setting('missing_as', 'code', planned=True)}",
     )
 
 

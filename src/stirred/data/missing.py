@@ -13,9 +13,10 @@ import polars as pl
 
 from stirred.data.columns import Columns
 from stirred.data.natural import sorted_values
-from stirred.data.problems import listed, number
+from stirred.data.problems import number
 from stirred.data.whole import MISSING_LIKE
 from stirred.spec.doubts import Doubt
+from stirred.spec.problems import setting
 
 # How a missing match or swap value is published where somebody declared that it is a code.
 MISSING_CODE: Final = "(missing)"
@@ -58,14 +59,13 @@ def _doubt(name: str, rows: Mapping[str, int]) -> Doubt:
     told += [f"blanks in {number(blanks, 'row')}"] if blanks else []
     namibia = " (NA is the ISO code of Namibia)" if "NA" in rows else ""
     texts = sorted({value.strip() for value in rows})
-    option = ",".join(texts) or '""'
     return Doubt(
         kind="missing",
         about=name,
         what=f'"{name}" has {" and ".join(told)}: is that a missing value or a code{namibia}?',
         public=f'"{name}" has texts that may mean a missing value',
-        remedy=f"if it is missing, say so: --set missing={option} (in a plan: missing = [{listed(texts)}] under "
-        '[data]), and for a match or swap variable --set missing_as=code, too (missing_as = "code"); '
+        remedy=f"if it is missing, say so: {setting('missing', *texts, planned=True)}, and for a match or swap "
+        f"variable {setting('missing_as', 'code', planned=True)}, too; "
         "if it is a code, list it among the codes of the codebook",
     )
 

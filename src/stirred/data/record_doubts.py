@@ -27,7 +27,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import number
 from stirred.data.whole import MISSING_LIKE
 from stirred.spec.doubts import Doubt
-from stirred.spec.problems import as_option
+from stirred.spec.problems import setting
 
 # A name alone makes no identifier: a column with fewer values is a code, and so is one with more records to a value,
 # unless it is named like what identifies directly.
@@ -219,7 +219,7 @@ def identifier_doubt(column: pl.Series, why: str, *, swapped: bool = False) -> D
         kind="identifier",
         about=name,
         what=f'"{name}" {why}, and {how}: it may identify',
-        remedy=f"if it is an identifier, name it with --id {as_option(name)}{coarser}{days}",
+        remedy=f"if it is an identifier, name it with {setting('id', name)}{coarser}{days}",
     )
 
 
@@ -362,7 +362,7 @@ _GLANCE_AT_PERSONS: Final = 1_000
 _LOOKED_AT: Final = 2_000_000
 # With more rows to a value a column is no id of a household, but its number inside a house, or a type.
 _ROWS_TO_A_HOUSEHOLD: Final = 20
-_PERSONS: Final = 'if a row is a person, say so with --set unit=person (unit = "person" in a plan)'
+_PERSONS: Final = f"if a row is a person, say so with {setting('unit', 'person', planned=True)}"
 
 
 def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: Sequence[str] = ()) -> Iterator[Doubt]:
@@ -504,7 +504,8 @@ def _several_rows(data: Microdata) -> Iterator[Doubt]:
                 about=name,
                 what=f'the file has several rows for a household: "{name}" has {values:,} values in {rows:,} rows. '
                 "What is promised is for one row, and would be called a promise for one household",
-                remedy=f"{_PERSONS}; or give households and persons as two files, with --persons FILE and --hid {name}",
+                remedy=f"{_PERSONS}; or give households and persons as two files, with "
+                f"{setting('persons', 'FILE')} and {setting('hid', name)}",
             )
 
 
@@ -522,7 +523,7 @@ def _repeated(name: str, values: pl.Series, *, of: str, place: str = "", refuses
         what=f'"{name}" is repeated in {records}{place}: are they the same {of}? What is promised is for one record, '
         f"and holds for a {of} only where it has one",
         remedy=f"if they are, give one record for each {of}; {persons}some identifiers may recur, such as an address: "
-        "then name the one that tells records apart with --id, too",
+        f"then name the one that tells records apart with {setting('id')}, too",
         refuses=refuses,
     )
 

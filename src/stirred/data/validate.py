@@ -17,7 +17,7 @@ from stirred.data.missing import with_missing
 from stirred.data.natural import sort_naturally, sorted_values
 from stirred.data.problems import counted, listed, number
 from stirred.data.whole import without_point
-from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import Problem
 
 _FIRST = 5

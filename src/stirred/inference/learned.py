@@ -15,10 +15,10 @@ from typing import Any, Final
 from stirred.inference.geometry import binomial, count_distance, exponent
 from stirred.inference.testing import posterior_bounds, power_bounds, zcdp_power_bound
 from stirred.spec.budget import PermutationSwapping
+from stirred.spec.convert import can_be_metric, to_metric
 from stirred.spec.exact import Exact, exact
-from stirred.spec.explain import explain as explain_specification
+from stirred.spec.explanation import explain as explain_specification
 from stirred.spec.given_numbers import Number, probability
-from stirred.spec.group_privacy import can_be_metric, to_metric
 from stirred.spec.invariant import plural, records_of
 from stirred.spec.number_text import places_for, rounded_up
 from stirred.spec.problems import ConversionRefusedError, Problem, wrong

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stirred.mechanisms.contract.release import Progress
     from stirred.mechanisms.contract.shown import Grid, Picture
     from stirred.spec.problems import Problem
-    from stirred.spec.rows import Row
+    from stirred.spec.text import Row
 
 # group: (the module that has its COMMANDS, what the group is for)
 GROUPS: Final[Mapping[str, tuple[str, str]]] = {

@@ -96,11 +96,10 @@ from stirred.mechanisms.contract.shown import (
 )
 from stirred.mechanisms.groups import Bullets, Command, FactRows, Outcome, OutputBlock, Title
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt, refuse_doubts, with_accepted
 from stirred.spec.exact import Exact
+from stirred.spec.shift_law import OutputLaw
 from stirred.spec.specification import Specification
-from stirred.spec.staged_law import OutputLaw
 
 if TYPE_CHECKING:
     from stirred.data.bundle import BundleFiles, Findings

@@ -24,12 +24,11 @@ from stirred.release.run import release_request
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
-from stirred.spec.hierarchy import Hierarchy
-from stirred.spec.multiverse import Multiverse
+from stirred.spec.multiverse import Hierarchy, Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.rows import Row
 from stirred.spec.swap_budget import psa_sharp_epsilon, rate_not_above, smallest_psa_epsilon
+from stirred.spec.text import Row
 
 RATES: Final = (Fraction(1, 20), Fraction(1, 2))
 CHOOSING: Final = (

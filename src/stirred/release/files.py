@@ -26,8 +26,7 @@ from stirred.mechanisms.protocol import (
 from stirred.release.prepared import Prepared
 from stirred.release.tables import completed, lists_every_cell, tabulate
 from stirred.report.readme import WEAK_POINTS, Readme
-from stirred.spec.document import to_json
-from stirred.spec.document_schema import AccountDocument, MechanismDocument
+from stirred.spec.document import AccountDocument, MechanismDocument, to_json
 from stirred.spec.doubts import accepted_in_words
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification

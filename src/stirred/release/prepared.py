@@ -31,13 +31,12 @@ from stirred.release.plan_file import PlanFile, unprintable
 from stirred.release.reading import PlanInputs, input_checksums, read_inputs
 from stirred.release.reservation import earlier_doubts, earlier_entry, ledger_doubts
 from stirred.release.tables import wanted_tables, with_declared_codes
-from stirred.spec.accepted import MORE_RUNS, with_accepted
+from stirred.spec.convert import pull_back
 from stirred.spec.domain import file_identity
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import MORE_RUNS, Doubt, refuse_doubts, with_accepted
 from stirred.spec.given_numbers import probability
 from stirred.spec.number_text import percent
 from stirred.spec.problems import placed
-from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
 
 

@@ -19,8 +19,7 @@ from stirred.data.problems import control_letters
 from stirred.release.ledger.row import StrictFacts
 from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Rewriting, Scan, problems_of, scan_bundle
-from stirred.spec.accepted import MORE_RUNS
-from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
+from stirred.spec.doubts import MORE_RUNS, Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, place_of
 
 _BLOCK = 1 << 20

@@ -16,13 +16,10 @@ from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.contradictions import doubt_about
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
 from stirred.release.ledger.row import COMMITTED, RESERVED, Event, entry_names, numbers
-from stirred.spec.accepted import MORE_RUNS
-from stirred.spec.document import account_in
-from stirred.spec.document_schema import AccountDocument
-from stirred.spec.doubts import Doubt
+from stirred.spec.document import AccountDocument, account_in
+from stirred.spec.doubts import MORE_RUNS, Doubt
 from stirred.spec.problems import Problem
-from stirred.spec.reliance import OneRun
-from stirred.spec.specification import Specification
+from stirred.spec.specification import OneRun, Specification
 
 # What publishing adds to the public files where the ledger knows a sentence of theirs to be false.
 NOTICE: Final = "NOTICE.md"

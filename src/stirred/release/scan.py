@@ -35,14 +35,12 @@ from stirred.mechanisms.protocol import Mechanism, ReleasedColumns
 from stirred.report.page_reader import shown_alone, unshown
 from stirred.report.readme import WEAK_POINTS, Readme
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
-from stirred.spec.document import account_in, mechanism_in, to_json
-from stirred.spec.document_schema import AccountDocument
+from stirred.spec.document import AccountDocument, account_in, mechanism_in, to_json
 from stirred.spec.doubts import Doubt, accepted_in_words, nothing_promised, refuse_doubts
-from stirred.spec.markdown import plain, raw
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.reliance import KeysAlone, Unpublished
 from stirred.spec.render import to_markdown
-from stirred.spec.specification import Specification
+from stirred.spec.specification import KeysAlone, Specification, Unpublished
+from stirred.spec.text import plain, raw
 
 _PART = r"(/part-\d{5}\.(parquet|csv))?"
 _ENDINGS = {"records": "(parquet|csv)", "table": "csv"}

@@ -12,8 +12,8 @@ from stirred.report.charts import bars, plot
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.risk.attacks import PlanRisk, vulnerable_in_words
 from stirred.risk.reidentification import VULNERABLE
-from stirred.spec.brief import blocks
-from stirred.spec.compare import compare
+from stirred.spec.comparison import compare
+from stirred.spec.explanation import blocks
 from stirred.utility.comparison import MechanismComparison
 
 _MOST_POINTS = 2_000

@@ -15,9 +15,8 @@ from stirred.data.problems import bad_file, bad_plan
 from stirred.data.uniqueness import share_in_words
 from stirred.report.facts import facts_in
 from stirred.report.page import bullets, page, paragraph, section, table
-from stirred.spec.brief import published_exactly
-from stirred.spec.compare import Comparison, compare
-from stirred.spec.explain import why_nothing
+from stirred.spec.comparison import Comparison, compare
+from stirred.spec.explanation import published_exactly, why_nothing
 from stirred.spec.specification import Specification
 
 EDITIONS = ("public", "internal")

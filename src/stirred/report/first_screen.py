@@ -11,7 +11,7 @@ from stirred.data.uniqueness import exposed_in_words, share_in_words
 from stirred.mechanisms.protocol import Bars, Plan, Typical
 from stirred.report.charts import bars, share_bar
 from stirred.report.page import bullets, folded, paragraph, section, table
-from stirred.spec.explain import NOT_BESIDE, NOT_PROTECTED, WHY_NOT_BESIDE, explain, why_nothing
+from stirred.spec.explanation import NOT_BESIDE, NOT_PROTECTED, WHY_NOT_BESIDE, explain, why_nothing
 from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:

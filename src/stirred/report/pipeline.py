@@ -6,7 +6,7 @@ from html import escape
 from typing import Final
 
 from stirred.report.page import paragraph, section
-from stirred.spec.brief import figures
+from stirred.spec.explanation import figures
 from stirred.spec.specification import Specification
 
 # What happens before a stage and is no part of the promise.

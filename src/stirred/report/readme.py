@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stirred.report.release import NOTHING
-from stirred.spec.markdown import code, plain, raw, sentence
 from stirred.spec.specification import Specification
+from stirred.spec.text import code, plain, raw, sentence
 
 _CONCLUDE: Final = "## What you may conclude\n\n"
 _PROMISE: Final = (

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Annotated, ClassVar
 
+from stirred.spec.block import Block
 from stirred.spec.exact import INFINITE, Exact, largest
 from stirred.spec.given_numbers import loss, probability
-from stirred.spec.problems import wrong
+from stirred.spec.problems import unknown_name, wrong
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon, checked_stratum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class Constant(Block):
     """The same budget in every universe."""
 
+    in_file: ClassVar = ("name", "value")
+
+    name: ClassVar = "constant"
     value: Exact
 
     @property
@@ -28,9 +33,12 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
+class Free(Block):
     """A budget left open, as in a definition: it has a letter and no value."""
 
+    in_file: ClassVar = ("name", "symbol")
+
+    name: ClassVar = "free"
     symbol: str = "ε"
 
     @property
@@ -43,8 +51,10 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwappedStrata:
+class SwappedStrata(Block):
     """Strata swapped at one rate, of which ``largest_stratum`` is the size of the largest live one."""
+
+    in_file: ClassVar = ("rate", "largest_stratum")
 
     rate: Fraction
     largest_stratum: int
@@ -55,7 +65,7 @@ class SwappedStrata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermutationSwapping:
+class PermutationSwapping(Block):
     """The budget of permutation swapping: a function of the rate and of the largest live stratum of the universe.
 
     Rates may differ between strata if they depend on invariants alone; the loss is then the largest
@@ -63,6 +73,9 @@ class PermutationSwapping:
     largest loss of any live stratum of that size (our R1), which is never above it.
     """
 
+    in_file: ClassVar = ("name", "strata", "bound")
+
+    name: ClassVar = "permutation-swapping"
     strata: tuple[SwappedStrata, ...]
     bound: Bound = "paper"
 
@@ -70,7 +83,7 @@ class PermutationSwapping:
         if not self.strata:
             raise wrong("no strata", where="budget policy", remedy="give at least one rate and largest stratum")
         if self.bound not in ("paper", "sharp"):
-            raise wrong(f"{self.bound!r} is not a bound", where="budget policy bound", remedy="write paper or sharp")
+            raise unknown_name(self.bound, ("paper", "sharp"), where="budget policy bound", called="a bound")
 
     @property
     def realised(self) -> Exact:
@@ -94,9 +107,12 @@ class PermutationSwapping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
+class Derived(Block):
     """A budget computed from others by a theorem; ``formula`` says how, ``value`` is the realised number."""
 
+    in_file: ClassVar = ("name", "formula", "value", "varies")
+
+    name: ClassVar = "derived"
     formula: str
     value: Exact
     varies: bool = False
@@ -115,22 +131,29 @@ _MOST_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByUniverse:
+class ByUniverse(Block):
     """A budget listed by universe, each named by the values of its invariants or the labels of its datasets.
 
     ``otherwise`` is the budget of every universe that is not listed; left out, there are no others. ``at`` is the
     universe of this file; left out, the largest budget of all stands for it.
     """
 
+    in_file: ClassVar = ("name", "budgets", "otherwise", "at")
+    left_out: ClassVar = ("otherwise", "at")
+    parts: ClassVar = {"budgets": ("universe", "value")}
+
+    name: ClassVar = "by-universe"
     budgets: tuple[tuple[str, Exact], ...]
-    otherwise: Exact | None = None
-    at: str | None = None
+    otherwise: Annotated[Exact | None, "the budget of all universes not listed; else none exist"] = None
+    at: Annotated[str | None, "the universe of this file; left out, the largest budget is shown"] = None
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.budgets]
         if not names or len(set(names)) != len(names):
             what = "a universe stands twice" if names else "no universe is listed"
             raise wrong(what, where="budget policy budgets", remedy="list each universe once, with its budget")
+        for value in (*(value for _, value in self.budgets), *([] if self.otherwise is None else [self.otherwise])):
+            loss(value, where="budget policy budgets")
 
     def of(self, universe: str) -> Exact:
         """Return the budget of a universe; nothing is promised where none is stated."""
@@ -207,6 +230,8 @@ class Budget:
     def __post_init__(self) -> None:
         if self.policy.realised is not None:
             loss(self.policy.realised, where="budget")
+        if self.paper_epsilon is not None:
+            loss(self.paper_epsilon, where="budget paper_epsilon_exact")
 
     @classmethod
     def constant(cls, value: Exact | int | Fraction | str | float) -> Budget:

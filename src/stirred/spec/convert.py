@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.budget import Budget, derived
+from stirred.spec.budget import Budget, ByUniverse, derived
 from stirred.spec.convert_output import group_delta
-from stirred.spec.derivation import Derivation, stepped
-from stirred.spec.exact import exact
+from stirred.spec.exact import ZERO, Exact, exact, largest
 from stirred.spec.given_numbers import fraction
-from stirred.spec.group_privacy import all_eligible, can_be_metric, path_factor, scale_budget, to_metric
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Invariant, Margin, Named, records_of
+from stirred.spec.invariant import ALL, Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.output_premetric import approximate
-from stirred.spec.problems import refused, wrong
-from stirred.spec.specification import Specification
+from stirred.spec.problems import refused, setting, wrong
+from stirred.spec.specification import Derivation, Specification, stepped
 
 
 def post_process(specification: Specification, *, description: str = "any function of the output") -> Derivation:
@@ -319,3 +318,263 @@ def to_neighbours(specification: Specification, *, within: int = 1) -> Derivatio
         theorem="Proposition 2.4.15 (d <= k d_r)",
     )
     return start.then(step)
+
+
+def to_metric(specification: Specification) -> Derivation:
+    """Return the specification for all distances that follows from one for neighbours, or refuse with the reason.
+
+    If the output premetric obeys the triangle inequality, losses add up along a path of neighbours (Eq. 2.8). The
+    path must stay inside the universe: with no invariants and every file eligible there always is one, of as many
+    single changes as records differ. Where the domain lists its datasets, paths are counted: the budget grows by
+    the largest number of steps for each unit of distance.
+    """
+    old = specification.input_premetric
+    if old.is_metric:
+        return Derivation(specification=specification)
+    if why := _why_not_added_up(specification):
+        raise refused(why, where="input_premetric", remedy=f"keep {old.symbol}, or specify the release per {old.name}")
+    factor = path_factor(specification)
+    if isinstance(factor, str):
+        raise refused(factor, where="input_premetric", remedy=f"keep {old.symbol}, or specify it per {old.name}")
+    after = scale_budget(specification, factor, formula=f"{factor} x the budget of neighbours")
+    return stepped(
+        specification,
+        after.with_flavor(input_premetric=replace(old, within=None)),
+        action="compare datasets at all distances, by adding up along paths",
+        theorem="group privacy along paths inside each universe (Eq. 2.8)",
+        assuming=all_eligible(specification),
+    )
+
+
+def all_eligible(specification: Specification) -> str:
+    """Return what paths of single changes rest on where the domain does not list its datasets: all are eligible."""
+    if specification.domain.datasets is not None:
+        return ""
+    return "every file is eligible, so that single changes lead from any version to any other"
+
+
+def can_be_metric(specification: Specification) -> bool:
+    """Say whether :func:`to_metric` is possible."""
+    if specification.input_premetric.is_metric:
+        return True
+    return not _why_not_added_up(specification) and not isinstance(path_factor(specification), str)
+
+
+def _why_not_added_up(specification: Specification) -> str:
+    premetric, output = specification.input_premetric, specification.output_premetric
+    if not premetric.counts:
+        only = "compares neighbours only" if premetric.one_step else "counts no records"
+        return f"{premetric.symbol} {only}, and the shortest paths between others are not known"
+    if not output.is_metric:
+        return f"{premetric.symbol} compares neighbours only, and {output.classic} does not add up along a path"
+    return ""
+
+
+def path_factor(specification: Specification) -> Exact | str:
+    """Return the most neighbour steps that a unit of distance takes inside a universe, or why no number is known."""
+    premetric, multiverse = specification.input_premetric, specification.multiverse
+    datasets, listed = specification.domain.datasets, multiverse.universes is not None
+    # The number of records cannot change at a finite bounded distance, whether it is known how to count them or not.
+    harmless = {Margin(of=premetric.unit)} if premetric.bounded else set()
+    unknown = {i for i in multiverse.invariants if datasets is None or i.function is None}
+    if (datasets is None and listed) or (not listed and not unknown <= harmless):
+        return (
+            f"{premetric.symbol} compares neighbours only, and under these invariants a path of neighbours between "
+            "two versions may be longer than they are apart, or leave the universe"
+        )
+    if datasets is None:
+        return exact(1)
+    known = tuple(i for i in multiverse.invariants if i not in unknown)
+    multiverse = replace(multiverse, invariants=known, nearest=1, nearest_because="")
+    factor = ZERO
+    for universe in multiverse.universes_of(datasets):
+        members = [dataset for dataset in datasets if dataset in universe]
+        for (i, j), steps in premetric.shortest_paths(members).items():
+            apart = replace(premetric, within=None).distance(members[i], members[j])
+            if apart == 0 or apart.is_infinite:
+                continue
+            if steps.is_infinite:
+                return f"no path of neighbours inside its universe joins {members[i]} and {members[j]}"
+            factor = largest([factor, steps / apart])
+    return exact(1) if factor == 0 else factor
+
+
+def scale_budget(specification: Specification, scale: Exact, *, formula: str) -> Specification:
+    """Return the specification with its Lipschitz constant multiplied: rho squared by the square."""
+    budget = specification.budget
+    if scale == 1:
+        return specification
+    power = scale * scale if specification.output_premetric.name == "D_NoR" else scale
+    value = budget.realised * power
+    if isinstance(budget.policy, ByUniverse):
+        return specification.with_budget(Budget(policy=budget.policy.scaled(power)))
+    return specification.with_budget(Budget(policy=derived(formula, value, budget)))
+
+
+RECODE: Final = "recode"
+BEFORE: Final = "it was before the file was"  # how a stage is told that has no name
+_FIXED: Final = "the preparation was fixed beforehand, without looking at this file"
+_COPIES: Final = "1 + the largest number of copies of one record"
+_SIZE: Final = "it changes the number of records, and this distance never compares files of different size"
+_ONE: Final = dict.fromkeys(("d_HamS", "d_Ham", "d_SymDiff", "d_InsDel"), (0, 1))
+_TIMES: Final = dict.fromkeys(_ONE, (1, 0))
+_ORDERED: Final = {"d_HamS": "d_Ham", "d_SymDiff": "d_InsDel"}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationStep:
+    """A step that was done to the file before the mechanism saw it, and what it does to distances.
+
+    ``factors`` has for each distance of the release the factor ``a k + b``, where the caller states ``k`` if ``stated``
+    says what it is. ``before`` names the distance of the promise about the file before, where it is another one. For a
+    distance without a factor ``refused`` says why.
+    """
+
+    words: str
+    factors: Mapping[str, tuple[int, int]]
+    refused: str = "nothing is known about this distance"
+    stated: str = ""
+    before: Mapping[str, str] = field(default_factory=dict)
+
+
+# Every factor is attained on small files, which the tests list.
+STEPS: Final = {
+    RECODE: PreparationStep("recoded record by record", _ONE),
+    "edit": PreparationStep("edited record by record", _ONE),
+    "clip": PreparationStep("clipped to limits fixed beforehand", _ONE),
+    "forget-order": PreparationStep("put into no order", dict.fromkeys(_ORDERED, (0, 1)), before=_ORDERED,
+                                    refused="a file in no order has no positions to compare"),
+    "filter": PreparationStep("filtered record by record", {"d_SymDiff": (0, 1), "d_InsDel": (0, 1)}, _SIZE),
+    "deduplicate": PreparationStep("rid of repeated records", {"d_SymDiff": (0, 1), "d_InsDel": (0, 2)}, _SIZE),
+    "join": PreparationStep("joined with a public table", {"d_SymDiff": (1, 0), "d_InsDel": (1, 0)}, _SIZE,
+                            stated="the largest number of rows that one record can match"),
+    "impute-copies": PreparationStep("completed by imputation, donors fixed by public identifiers", _TIMES,
+                                     stated=_COPIES, before=dict.fromkeys(_ONE, "d_Ham")),
+    "impute-by-position": PreparationStep("completed by imputation, donors fixed by position", {"d_Ham": (1, 0)},
+                                "files that differ only in order are no distance apart, and have other donors",
+                                stated=_COPIES),
+    "clip-at-rank": PreparationStep("clipped at this file's own value of a rank fixed beforehand, counted from the top",
+                                    {**_TIMES, "d_SymDiff": (2, -1), "d_InsDel": (2, -1)},
+                                    stated="the rank, such as 2 for the second largest value"),
+}  # fmt: skip
+# Steps that have none, since it grows with the file.
+REFUSED: Final = {
+    "impute-nearest": "one changed record may be the donor of all others, n of them",
+    "impute-sequential": "one changed record may be the donor of all others, n of them",
+    "impute-mean": "every record moves the mean, and with it all values put in, n of them",
+    "link": "one record can join two clusters into one (3 records on a line), and there is no bound in general",
+    "self-join": "one of n records is in up to 2n - 1 pairs",
+    "rank": "one record moves the ranks of all others, n of them",
+    "clip-at-median": "the median of n records moves up to (n + 1)/2 clipped values",
+    "clip-at-quantile": "a quantile of this file moves a share of all clipped values",
+}
+
+
+def pull_back(
+    specification: Specification,
+    step: str = RECODE,
+    *,
+    lipschitz: int | Fraction | str | None = None,
+    because: str = "",
+    stage: str | None = None,
+    prepared: tuple[tuple[str, str], ...] | None = None,
+) -> Derivation:
+    """Return the specification of a mechanism that is run on a prepared file, for the file as it was.
+
+    ``step`` is one of ``STEPS``, whose factor is known, or one of your own with its factor ``lipschitz`` and the reason
+    ``because``. For some steps ``lipschitz`` says how far one record reaches: 2 for one copy by imputation. ``stage``
+    names the stage that is reached. ``prepared`` says by column what was done by functions of single records; figures
+    that are fixed are fixed in the prepared file. A step with no factor that holds for files of every size is refused.
+
+    >>> from stirred.spec import catalogue
+    >>> pull_back(catalogue.load("das-2020").specification, "impute-copies", lipschitz=2).specification.notation
+    'ρ²=221.484-DP(X_CEF, D_c, d_Ham^person, D_NoR)'
+    """
+    if prepared == ():
+        return Derivation(specification=specification)
+    known, name, start = STEPS.get(step), specification.input_premetric.name, Derivation(specification=specification)
+    factor = _own(step, lipschitz, because) if known is None else _known(specification, step, known, lipschitz)
+    if known is not None and name in known.before:
+        start = change_distance(specification, to=known.before[name])
+    after = _stretched(start.specification, factor)
+    if step.startswith("impute"):  # the people behind the records, whatever was copied
+        after = after.with_flavor(input_premetric=replace(after.input_premetric, post_imputation=False))
+    words = f"changed by {step}" if known is None else known.words
+    done = ((ALL, words),) if prepared is None else prepared
+    reached = stage or (after.domain.stage if prepared is not None else f"{BEFORE} {words}")
+    before = replace(after.domain, prepared=(*done, *after.domain.prepared), stage=reached)
+    along = "function of single records," if known and known.factors is _ONE else "step that multiplies distances by"
+    step_back = stepped(
+        start.specification,
+        after.with_flavor(domain=before),
+        action=f"pull back along the preparation ({before.prepared_in_words}), factor {factor}",
+        theorem=f"pull-back along a {along} factor {factor} (Proposition 2.4.15)",
+        assuming=because or _FIXED,
+    )
+    return start.then(step_back)
+
+
+def _own(step: str, lipschitz: int | Fraction | str | None, because: str) -> Fraction:
+    """Return the stated factor of a step that is not in the list."""
+    if step in REFUSED:
+        remedy = (
+            "use a rule fixed beforehand, on public identifiers or on another file; or prove a factor for your own "
+            f"rule and state it under a name of its own with {setting('lipschitz', 'K')} and "
+            f"{setting('because', 'TEXT')}"
+        )
+        raise refused(f"{step} has no factor: {REFUSED[step]}", where="step", remedy=remedy)
+    near = get_close_matches(step, [*STEPS, *REFUSED], n=1, cutoff=0.8)
+    if lipschitz is None or near or not step.strip():
+        own = f"a step of your own needs {setting('lipschitz', 'K')} and {setting('because', 'TEXT')}"
+        remedy = f"{f'did you mean {near[0]}? ' if near else ''}There are: {', '.join(STEPS)}; {own}"
+        raise wrong(f"there is no step called {step!r}", where="step", remedy=remedy)
+    if not because.strip():
+        what = f"no reason is given why {step} multiplies distances by at most {lipschitz}"
+        raise wrong(what, where="because", remedy="say why one changed record changes no more records after the step")
+    return _positive(lipschitz)
+
+
+def _known(
+    specification: Specification, step: str, known: PreparationStep, lipschitz: int | Fraction | str | None
+) -> Fraction:
+    """Return the true factor of a step in the list."""
+    premetric = specification.input_premetric
+    if premetric.name not in known.factors:
+        remedy = f"specify the release with {' or '.join(known.factors)}"
+        raise refused(f"{step} has no factor for {premetric.symbol}: {known.refused}", where="step", remedy=remedy)
+    given = None if lipschitz is None else _positive(lipschitz)
+    if known.stated and (given is None or given.denominator != 1):
+        raise wrong(f"{step} needs a whole number", where="lipschitz", remedy=f"state {known.stated}")
+    a, b = known.factors[premetric.name]
+    true = a * (given or 1) + b
+    if not known.stated and given is not None and given < true:
+        raise refused(f"the factor of {step} is {true}, not {given}", where="lipschitz", remedy="leave it out")
+    return Fraction(true) if known.stated or given is None else given
+
+
+def _positive(lipschitz: int | Fraction | str) -> Fraction:
+    factor = fraction(lipschitz, where="lipschitz")
+    if factor <= 0:
+        raise wrong(f"{factor} is not a factor", where="lipschitz", remedy="write a number above 0, such as 2")
+    return factor
+
+
+def _stretched(specification: Specification, factor: Fraction) -> Specification:
+    """Return the promise where distances may grow by ``factor``; neighbours must stay neighbours."""
+    premetric, scale = specification.input_premetric, exact(factor)
+    multiverse = specification.multiverse.nearest_in(scale, counts=premetric.counts)
+    if premetric.is_metric:
+        after = scale_budget(specification, scale, formula=f"{factor} x the budget after the step")
+        return after.with_flavor(multiverse=multiverse)
+    within = premetric.within or 1
+    if factor > within:
+        raise refused(
+            f"{premetric.symbol} compares neighbours only, and the step makes them up to {factor} times as far apart",
+            where="step",
+            remedy="pull back first and convert to neighbours afterwards",
+        )
+    if premetric.within is None or factor < 1:
+        return specification
+    return specification.with_flavor(
+        input_premetric=replace(premetric, within=int(within // factor)), multiverse=multiverse
+    )

@@ -3,121 +3,158 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from stirred.spec.budget import Budget, ByUniverse, Constant, Free, PermutationSwapping, Policy
-from stirred.spec.document_blocks import number_out, specification_in
-from stirred.spec.document_schema import (
-    SCHEMA_VERSION,
-    AccountDocument,
-    MechanismDocument,
-    SpecificationDocument,
-)
-from stirred.spec.invariant import Inequality, Invariant
-from stirred.spec.misfits import misfits
-from stirred.spec.problems import SpecificationError, placed, wrong
-from stirred.spec.reliance import KeysAlone, Reliance, Unpublished
-from stirred.spec.specification import Specification
+from stirred.spec.block import not_computed, plain
+from stirred.spec.budget import Budget, ByUniverse, Constant, Derived, Free, PermutationSwapping
+from stirred.spec.domain import Domain, file_identity
+from stirred.spec.exact import Exact, compare_exact, exact
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.misfits import misfits, refusals
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import KINDS, OutputPremetric
+from stirred.spec.problems import Problem, SpecificationError, placed, refusal, wrong
+from stirred.spec.specification import KEYS_ALONE, Flavor, KeysAlone, OneRun, Reliance, Specification, Unpublished
 
-__all__ = [
-    "account_in", "from_document", "from_json", "invariant_out", "mechanism_in", "number_out", "plain_data",
-    "to_document", "to_json",
-]  # fmt: skip
-
+SCHEMA_VERSION: Final = 1
+SCHEMA_ID: Final = "urn:stirred:specification:1"
 M = TypeVar("M", bound=BaseModel)
 _SCHEMA: Final = (
     "see `stirred plan --schema specification`, or an example from `stirred spec export NAME --format json`"
 )
 
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
+# A loss as a double rounded up; decimals of a file arrive exactly.
+Double = Annotated[
+    float | int | Literal["inf"], BeforeValidator(lambda value: float(value) if isinstance(value, Decimal) else value)
+]
+
+
+class Strict(BaseModel):
+    """What stands in a file of ours: of its own type, and no other key."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class BudgetDocument(Strict):
+    """How much may change: the policy and its value at the realised universe, in the customary parameter."""
+
+    policy: Annotated[
+        Constant | Free | PermutationSwapping | ByUniverse | Derived,
+        Field(discriminator="name", description="the budget as a function of the universe"),
+    ]
+    parameter: str | None = Field(
+        default=None,
+        description="the customary number of the output premetric",
+        json_schema_extra={"enum": [*dict.fromkeys(kind.parameter for kind in KINDS.values())]},
+    )
+    realised: Double | None = None
+    exact: str | None = None
+    shown: str | None = None
+    paper_epsilon: Double | None = None
+    paper_epsilon_exact: Exact | None = None
+
+    @model_validator(mode="after")
+    def _is_budget(self) -> Self:
+        try:
+            self.budget()
+        except SpecificationError as error:
+            raise refusal(error.problems) from None
+        return self
+
+    def budget(self) -> Budget:
+        """Return the budget, whatever the file states of its value."""
+        return Budget(policy=self.policy, paper_epsilon=self.paper_epsilon_exact)
+
+
+class AccountDocument(Strict):
+    """Where the release is accounted for. It is no part of the promise: two specifications are equal without it."""
+
+    ledger: str = Field(description="the id of the ledger that accounts for the release")
+    entry: int = Field(description="the number of its entry there")
+
+
+class MechanismDocument(Strict):
+    """What was done, for programs: with its settings anybody can compute the law. It is no part of the promise."""
+
+    name: str = Field(description="the name of the mechanism")
+    settings: dict[str, Any] = Field(description="its settings, numbers exactly; what stays inside is left out")
+
+
+class SpecificationDocument(Strict):
+    """A differential privacy specification: five answers that only mean something together."""
+
+    schema_version: Literal[1]
+    domain: Domain
+    multiverse: Multiverse
+    input_premetric: InputPremetric
+    output_premetric: OutputPremetric
+    budget: BudgetDocument
+    assumptions: Texts = ()
+    theorem: Texts = ()
+    settings_from: Literal["policy", "invariants", "other-data", "this-data"] | None = None
+    seeded: bool = False
+    relies_on: Annotated[
+        tuple[Annotated[OneRun | Unpublished | KeysAlone, Field(discriminator="kind")], ...], Field(strict=False)
+    ] = ()
+    measured_on: Texts = Field(
+        default=(), description="the parts of the output that the promise is about, where it is not all of it"
+    )
+    alone: Texts = Field(
+        default=(),
+        description="the assumptions and consequences that hold of this release alone, and not of several together",
+    )
+    mechanism: MechanismDocument | None = Field(
+        default=None, description="the mechanism of the release with its public settings, where it is stated"
+    )
+    account: AccountDocument | None = Field(
+        default=None, description="the entry of the ledger that accounts for the release, where there is one"
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of specification.json."""
+    schema = SpecificationDocument.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}
+
 
 def to_document(specification: Specification) -> dict[str, Any]:
     """Return the specification as plain data for JSON."""
-    domain, multiverse = specification.domain, specification.multiverse
-    premetric, output = specification.input_premetric, specification.output_premetric
-    universes = multiverse.universes
-    if universes is not None and not all(isinstance(each, str) for universe in universes for each in universe):
-        raise wrong(
-            "universes listed one by one are written to a file only by labels of their datasets",
-            where="multiverse",
-            remedy="describe them by invariants, or name each dataset by a text",
-        )
+    stated = {key: plain(getattr(specification, key)) for key in ("relies_on", "measured_on", "alone")}
     return {
         "schema_version": SCHEMA_VERSION,
-        "domain": {
-            **_plain(
-                domain,
-                without=(
-                    "datasets",
-                    "identity",
-                    *(name for name in ("columns", "prepared") if not getattr(domain, name)),
-                ),
-            ),
-            **({"name_is_stated": True} if domain.name_is_stated else {}),
-        },
-        "multiverse": {
-            "invariants": [invariant_out(invariant) for invariant in multiverse.invariants],
-            "hierarchies": [_plain(hierarchy) for hierarchy in multiverse.hierarchies],
-            "nearest": multiverse.nearest,
-            "nearest_because": multiverse.nearest_because,
-            **({"consequences": list(multiverse.consequences)} if multiverse.consequences else {}),
-            **({} if universes is None else {"universes": [sorted(map(str, universe)) for universe in universes]}),
-        },
-        "input_premetric": _without_none(
-            name=premetric.name,
-            unit=premetric.unit,
-            post_imputation=premetric.post_imputation,
-            bounded=premetric.bounded,
-            within=premetric.within,
-            relation=premetric.relation,
-            table=[[x, y, str(far)] for x, y, far in premetric.table] or None,
-            directed=premetric.directed or None,
-            closure=premetric.closure or None,
-        ),
-        "output_premetric": _without_none(
-            name=output.name,
-            delta=str(output.delta),
-            order=None if output.order is None else str(output.order),
-            curve=None if output.curve is None else [[str(a), str(b)] for a, b in output.curve.corners],
-        ),
-        "budget": _budget_out(specification.budget, parameter=output.parameter),
+        "domain": specification.domain.plain(),
+        "multiverse": specification.multiverse.plain(),
+        "input_premetric": specification.input_premetric.plain(),
+        "output_premetric": specification.output_premetric.plain(),
+        "budget": _budget_out(specification.budget, parameter=specification.output_premetric.parameter),
         "assumptions": list(specification.assumptions),
         "theorem": list(specification.theorem),
         "settings_from": specification.settings_from,
         "seeded": specification.seeded,
-        **({"relies_on": [_reliance_out(one) for one in specification.relies_on]} if specification.relies_on else {}),
-        **({"measured_on": list(specification.measured_on)} if specification.measured_on else {}),
-        **({"alone": list(specification.alone)} if specification.alone else {}),
+        **{key: value for key, value in stated.items() if value},
     }
 
 
-def _plain(block: Any, *, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the fields of a block for JSON."""
-    facts = {one.name: getattr(block, one.name) for one in fields(block) if one.name not in without}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+def _budget_out(budget: Budget, *, parameter: str) -> dict[str, Any]:
+    out: dict[str, Any] = {"policy": budget.policy.plain(), "parameter": parameter}
+    if not budget.is_free:
+        out |= {"realised": number_out(budget.realised), "exact": str(budget.realised), "shown": budget.shown}
+    if (paper := budget.paper_epsilon) is not None:
+        out |= {"paper_epsilon": number_out(paper), "paper_epsilon_exact": str(paper)}
+    return out
 
 
-def _without_none(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def invariant_out(invariant: Invariant) -> dict[str, Any]:
-    """Return an invariant as plain data, with its words."""
-    facts = _plain(invariant, without=("function",))
-    if isinstance(invariant, Inequality) and invariant.on is not None:
-        facts["on"] = invariant_out(invariant.on)
-    return {"kind": invariant.kind, **facts, "words": str(invariant)}
-
-
-def _reliance_out(reliance: Reliance) -> dict[str, Any]:
-    figure = {"figure": invariant_out(reliance.figure)} if isinstance(reliance, Unpublished) else {}
-    column = {"column": reliance.column} if isinstance(reliance, KeysAlone) and reliance.column else {}
-    return {"kind": reliance.kind, **figure, **column}
+def number_out(value: Exact) -> float | str:
+    """Return a loss for JSON: a double rounded up, infinity and what no double reaches as the text ``"inf"``."""
+    double = float(value)
+    return "inf" if math.isinf(double) else double
 
 
 def to_json(
@@ -214,7 +251,7 @@ def _no_constant(text: str) -> str:
 
 
 def from_document(data: Any, *, source: str = "specification") -> Specification:
-    """Read a specification from plain data."""
+    """Read a specification from plain data; every problem is reported at once."""
     if not isinstance(data, dict):
         raise wrong(
             f"this is {type(data).__name__} and not a specification",
@@ -222,47 +259,71 @@ def from_document(data: Any, *, source: str = "specification") -> Specification:
             remedy="write an object with domain, multiverse, input_premetric, output_premetric and budget",
         )
     try:
-        document = SpecificationDocument.model_validate(given := _decimals_allowed(data))
+        document = SpecificationDocument.model_validate(data)
     except ValidationError as error:
-        found = misfits(error.errors(), given, SpecificationDocument, remedy=_SCHEMA, examples=False)
-        raise SpecificationError(each.problem(source) for each in found) from None
+        fits = misfits(error.errors(), data, SpecificationDocument, remedy=_SCHEMA, examples=False)
+        refused = [problem.inside(source) for problem in refusals(error.errors(), data)]
+        raise SpecificationError([*(each.problem(source) for each in fits), *refused]) from None
+    budget = _budget_in(document.budget, document.output_premetric, source)
+    # The ledger shows which file it is, in whatever words: its id is public, as a checksum of the file must never be.
+    ledger = file_identity(ledger="" if document.account is None else document.account.ledger)
+    domain = replace(document.domain, identity=document.domain.identity | ledger)
+    relies_on, alone = _as_earlier_versions_wrote(document)
+    return Specification(
+        flavor=Flavor(
+            domain=domain,
+            multiverse=document.multiverse,
+            input_premetric=document.input_premetric,
+            output_premetric=document.output_premetric,
+        ),
+        budget=budget,
+        assumptions=document.assumptions,
+        theorem=document.theorem,
+        settings_from=document.settings_from,
+        seeded=document.seeded,
+        relies_on=relies_on,
+        measured_on=document.measured_on,
+        alone=alone,
+    )
+
+
+# How sentences about one release alone began in files of versions that did not mark them.
+_ALONE_ONCE: Final = (
+    "nothing of the file is published but ",
+    "nothing of the sample is published but ",
+    "of these figures none is published: ",
+)
+
+
+def _as_earlier_versions_wrote(document: SpecificationDocument) -> tuple[tuple[Reliance, ...], tuple[str, ...]]:
+    """Return what the promise relies on and what holds of it alone, which earlier versions said in words only."""
+    relies_on = document.relies_on
+    if KEYS_ALONE.words in document.assumptions and not any(isinstance(one, KeysAlone) for one in relies_on):
+        settings = {} if document.mechanism is None else document.mechanism.settings
+        relies_on = (*relies_on, KeysAlone(column=settings.get("record_key") or ""))
+    lines = (*document.assumptions, *document.multiverse.consequences)
+    return relies_on, document.alone or tuple(line for line in lines if line.startswith(_ALONE_ONCE))
+
+
+def _budget_in(document: BudgetDocument, output: OutputPremetric, source: str) -> Budget:
+    """Return the budget of a file, if all that the file states of it is what its policy says."""
+    policy, paper, budget = document.policy, document.paper_epsilon_exact, document.budget()
     with placed(source):
-        return specification_in(document)
+        computed = _budget_out(budget, parameter=output.parameter)
+        problems = []
+        for key in ("parameter", "realised", "exact", "shown", "paper_epsilon"):
+            stated, own = getattr(document, key), computed.get(key)
+            if stated is None or stated == own or (key == "exact" and own is not None and _same(stated, own)):
+                continue
+            problems.append(replace(not_computed(key, stated, own), where=f"budget {key}"))
+        if paper is not None and isinstance(policy, PermutationSwapping) and compare_exact(paper, policy.paper) != 0:
+            own = f"the stated bound of the paper, {paper}, is not {policy.paper}, that of its own policy"
+            problems.append(Problem(what=own, where="budget paper_epsilon_exact", remedy="correct one of them"))
+        if problems:
+            raise SpecificationError(problems)
+    return budget
 
 
-def _decimals_allowed(data: Any) -> Any:
-    """Turn the display numbers of a budget back into doubles; exact ones stay as they are."""
-    if not isinstance(data, dict) or not isinstance(data.get("budget"), dict):
-        return data
-    budget = dict(data["budget"])
-    for key in ("realised", "paper_epsilon"):
-        if isinstance(budget.get(key), Decimal):
-            budget[key] = float(budget[key])
-    return {**data, "budget": budget}
-
-
-def _budget_out(budget: Budget, *, parameter: str) -> dict[str, Any]:
-    out: dict[str, Any] = {"policy": _policy_out(budget.policy), "parameter": parameter}
-    if not budget.is_free:
-        out |= {"realised": number_out(budget.realised), "exact": str(budget.realised), "shown": budget.shown}
-    if budget.paper_epsilon is not None:
-        out |= {
-            "paper_epsilon": number_out(budget.paper_epsilon),
-            "paper_epsilon_exact": str(budget.paper_epsilon),
-        }
-    return out
-
-
-def _policy_out(policy: Policy) -> dict[str, Any]:
-    if isinstance(policy, Constant):
-        return {"name": "constant", "value": str(policy.value)}
-    if isinstance(policy, Free):
-        return {"name": "free", "symbol": policy.symbol}
-    if isinstance(policy, PermutationSwapping):
-        strata = [{"rate": str(s.rate), "largest_stratum": s.largest_stratum} for s in policy.strata]
-        return {"name": "permutation-swapping", "strata": strata, "bound": policy.bound}
-    if isinstance(policy, ByUniverse):
-        budgets = [{"universe": universe, "value": str(value)} for universe, value in policy.budgets]
-        otherwise = None if policy.otherwise is None else str(policy.otherwise)
-        return {"name": "by-universe", "budgets": budgets, **_without_none(otherwise=otherwise, at=policy.at)}
-    return {"name": "derived", "formula": policy.formula, "value": str(policy.value), "varies": policy.varies}
+def _same(stated: str, own: str) -> bool:
+    with placed("budget exact"):
+        return compare_exact(exact(stated), exact(own)) == 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
+from stirred.spec.block import Block
 from stirred.spec.invariant import ALL
-from stirred.spec.problems import Problem, SpecificationError, wrong
+from stirred.spec.problems import Problem, SpecificationError, unknown_name, wrong
 
 # Where the mechanism starts in the life of the data (section 2.4.2 of the dissertation): protection
 # is for the data as they are at this point, not before it.
@@ -26,13 +27,13 @@ _AFTER_IMPUTATION: Final = {"edited-file": True, "raw-responses": False, "transm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(Block):
     """The set of datasets that could have been the input, and at which stage of their life.
 
     ``dataset`` says in words what a dataset is. ``record_types``, ``columns`` and ``prepared`` say what a release looks
     at: files that differ only elsewhere are the same to it (:meth:`sees_no_more_than`). ``prepared`` says by column
     what was done to each record before the mechanism saw it, and by ``*`` what was done to the file
-    (:func:`stirred.spec.pull_back.pull_back`); columns and invariants are then those of the prepared file, and the
+    (:func:`stirred.spec.convert.pull_back`); columns and invariants are then those of the prepared file, and the
     datasets still those of the file as it was. ``datasets`` optionally lists all datasets, for audits on small
     examples. ``identity`` is what is known besides words about which file it is (:func:`file_identity`). The
     first is never written to a file, and of the second no checksum: it would let anyone test a guess of the whole file.
@@ -41,12 +42,18 @@ class Domain:
     'the file after coding, editing and imputation'
     """
 
+    in_file: ClassVar = ("name", "dataset", "stage", "record_types", "columns", "prepared", "name_is_stated")
+    left_out: ClassVar = ("columns", "prepared", "name_is_stated")
+    needed: ClassVar = ("stage",)
+
     name: str
     dataset: str
     stage: str = AS_GIVEN
     record_types: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    prepared: tuple[tuple[str, str], ...] = ()
+    prepared: Annotated[
+        tuple[tuple[str, str], ...], "columns that were made coarser before, record by record, and how"
+    ] = ()
     datasets: tuple[Hashable, ...] | None = field(default=None, compare=False, repr=False)
     identity: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
@@ -58,7 +65,7 @@ class Domain:
                 remedy='write such as name="CEF", dataset="a Census Edited File"',
             )
         if not self.stage.strip():
-            raise wrong("the stage is empty", where="domain stage", remedy=f"one of {', '.join(STAGES)}")
+            raise unknown_name(self.stage, STAGES, where="domain stage", called="a stage")
 
     @classmethod
     def of_file(
@@ -71,6 +78,12 @@ class Domain:
         """
         words = f"the confidential file '{name}'"
         return cls(name=name, dataset=words, stage=stage, record_types=record_types, columns=columns)
+
+    @classmethod
+    def from_file(cls, facts: dict[str, Any], computed: dict[str, Any]) -> Self:
+        """Return the domain; that its name is stated, and not that of a file, only the file itself can say."""
+        stated = file_identity(name=facts["name"]) if computed.get("name_is_stated") else frozenset[str]()
+        return cls(**facts, identity=stated)
 
     @property
     def whole(self) -> Domain:
@@ -196,7 +209,7 @@ def after_imputation(stage: str, said: bool | None = None, *, flag: str | None =
     """
     problems: list[Problem] = []
     if stage not in STAGES:
-        problems.append(Problem(what=f"{stage!r} is not a stage", where="stage", remedy=f"one of {', '.join(STAGES)}"))
+        problems += unknown_name(stage, STAGES, where="stage", called="a stage").problems
     known = _AFTER_IMPUTATION.get(stage)
     if None not in (said, known) and said is not known:
         what = f"at the stage {stage} ({STAGES[stage]}) records are {'after' if known else 'before'} imputation"

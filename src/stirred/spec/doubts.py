@@ -6,22 +6,15 @@ command line, report, ledger and `publish` all show this list, and all refuse wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from json import dumps
+from dataclasses import dataclass, replace
 from typing import Final
 
-from stirred.spec.problems import Problem, StirredError, as_option
+from stirred.spec.problems import Problem, StirredError, Worded, in_plan, marked, setting, written
+from stirred.spec.specification import ONE_RUN, Specification
 
 NOTHING_PROMISED: Final = "nothing-promised"
 _LONG: Final = 60  # letters of a remark that several doubts share and the first one alone says
-# Remedies name options; who wrote a plan needs the key, and the section it stands in. A bracket that says it follows.
-_OPTION: Final = re.compile(r"--([a-z][a-z-]*)(?! [^;()]*\(in a plan:)")
-_SECTIONS: Final = {
-    **dict.fromkeys(("id", "hid", "persons"), "data"),
-    **dict.fromkeys(("hold", "swap", "match", "rate", "settings-from"), "mechanism"),
-}
 _ACCEPTED: Final = "a person accepted these doubts about protection by name: "
 # What an accepted doubt means for readers of the release: no more than its public name tells.
 MEANINGS: Final = {
@@ -64,13 +57,11 @@ class Doubt:
     accept a ``final`` one. ``what`` may quote confidential values, so it is for the custodian; ``name`` has column
     names only and may be published. ``remark`` is what holds of every remedy of this kind.
 
-    >>> doubt = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="see --id")
+    >>> doubt = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy=f"see {setting('id')}")
     >>> doubt.name
     'identifier:mark'
     >>> print(doubt.problem)
-    mark: "mark" is unique. Fix: see --id; or accept it: --accept identifier:mark (in a plan: [release] accept).
-    >>> Doubt(kind="tells", about="zip code", what="", remedy="leave it out").problem.remedy
-    "leave it out; or accept it: --accept 'tells:zip code' (in a plan: [release] accept)"
+    mark: "mark" is unique. Fix: see --id; or accept it: --accept identifier:mark (in a plan: accept = ...
     """
 
     kind: str
@@ -81,6 +72,10 @@ class Doubt:
     final: bool = False
     public: str = ""  # ``what`` without confidential values, where it quotes any
     remark: str = ""
+
+    def __post_init__(self) -> None:
+        if (remedy := Worded(self.remedy)) != remedy.marked:
+            object.__setattr__(self, "remedy", remedy)
 
     @property
     def name(self) -> str:
@@ -96,8 +91,9 @@ class Doubt:
     def problem_of_plan(self) -> Problem:
         """Return the doubt as an error about a plan file: commands that read one have no option to accept it.
 
-        >>> print(Doubt(kind="identifier", about="mark", what="is unique", remedy="see --id").problem_of_plan.remedy)
-        see --id (in the plan --id is id under [data]); or accept it: accept = ["identifier:mark"] under [release] ...
+        >>> doubt = Doubt(kind="identifier", about="mark", what="", remedy=f"see {setting('id', 'mark')}")
+        >>> print(doubt.problem_of_plan.remedy)
+        see id = ["mark"] under [data]; or accept it: accept = ["identifier:mark"] under [release]
         """
         return self.refusal(plan_file=True, said=set())
 
@@ -108,18 +104,14 @@ class Doubt:
 
     def refusal(self, *, plan_file: bool, said: set[str]) -> Problem:
         """Return the doubt as an error, without long remarks that were ``said``; adds its own to them."""
-        remarks, how = [self.remark], f"--accept {as_option(self.name)} (in a plan: [release] accept)"
-        if plan_file:
-            named = dict.fromkeys(key for key in _OPTION.findall(self.remedy) if key in _SECTIONS)
-            keys = ", ".join(f"--{key} is {key.replace('-', '_')} under [{_SECTIONS[key]}]" for key in named)
-            remarks += [f"in the plan {keys}"] if keys else []
-            how = f"accept = [{dumps(self.name, ensure_ascii=False)}] under [release] in the plan"
-        shown = "".join(f" ({remark})" for remark in remarks if remark and remark not in said)
-        said |= {remark for remark in remarks if len(remark) >= _LONG}
-        accept = "" if self.final else f"; or accept it: {how}"
-        # A bare number of an entry is no place.
+        remark = f" ({self.remark})" if self.remark and self.remark not in said else ""
+        said |= {self.remark} if len(self.remark) >= _LONG else set()
+        accept = "" if self.final else f"; or accept it: {setting('accept', self.name, planned=True)}"
+        remedy = f"{marked(self.remedy)}{remark}{accept}"
+        # The number of an entry alone is not a place.
         where = self.name if self.about[:1].isdecimal() else self.about or self.kind
-        return Problem(what=self.what, where=where, remedy=f"{self.remedy}{shown}{accept}", public=self.public)
+        remedy = written(remedy, in_plan) if plan_file else remedy
+        return Problem(what=self.what, where=where, remedy=remedy, public=self.public)
 
     def __str__(self) -> str:
         return f"{self.what}. {self.whole_remedy[:1].upper()}{self.whole_remedy[1:]}."
@@ -132,7 +124,7 @@ def nothing_promised(what: str, *, remedy: str) -> Doubt:
     To publish it, a person accepts it once more.
 
     >>> print(nothing_promised("nothing is promised at rate 1", remedy="choose a lower rate").problem.remedy)
-    choose a lower rate; or accept it: --accept nothing-promised (in a plan: [release] accept)
+    choose a lower rate; or accept it: --accept nothing-promised (in a plan: accept = ["nothing-promised"] under ...
     """
     return Doubt(kind=NOTHING_PROMISED, what=what, remedy=remedy)
 
@@ -163,7 +155,7 @@ def refuse_doubts(
     said: set[str] = set()
     problems = [doubt.refusal(plan_file=plan_file, said=said) for doubt in left]
     offered = f"the doubts are {', '.join(sorted(open_))}" if open_ else "there is no doubt to accept; leave it out"
-    where = "[release] accept" if plan_file else "--accept"
+    where = "[release] accept" if plan_file else setting("accept")
     problems += [
         Problem(what=f"no doubt that can be accepted is called {name!r}", where=where, remedy=offered)
         for name in dict.fromkeys(names)
@@ -198,3 +190,34 @@ def _meaning(name: str) -> str:
     first, _, rest = about.partition(":")
     parts = (first, rest.replace("+", " x ")) if "{1}" in MEANINGS.get(kind, "") else (about,)
     return f" ({MEANINGS[kind].format(*parts)})" if kind in MEANINGS else ""
+
+
+MORE_RUNS: Final = "more-runs"
+
+
+def with_accepted(specification: Specification, accepted: Iterable[Doubt]) -> Specification:
+    """Return the promise with the accepted doubts among its conditions."""
+    return with_accepted_names(specification, (doubt.name for doubt in accepted))
+
+
+def with_accepted_names(specification: Specification, names: Iterable[str]) -> Specification:
+    """Return the promise with the accepted doubts, by their names, among its conditions.
+
+    A release whose plan was run before cannot say that it is the one run: the accepted doubt stands in its place.
+
+    >>> from stirred.spec import catalogue
+    >>> pure = catalogue.load("pure-dp").specification
+    >>> one = replace(pure, assumptions=(ONE_RUN.words,), relies_on=(ONE_RUN,))
+    >>> again = with_accepted_names(one, ["more-runs:1"])
+    >>> again.relies_on, [line.partition(": ")[2] for line in again.assumptions]
+    ((), ['more-runs:1 (the plan was run more than once, see entry 1 of the ledger)'])
+    """
+    names = list(names)
+    sentence = accepted_in_words(names)
+    if not sentence or sentence in specification.assumptions:
+        return specification
+    kept, relies_on = specification.assumptions, specification.relies_on
+    if any(name.partition(":")[0] == MORE_RUNS for name in names):
+        kept = tuple(line for line in kept if line != ONE_RUN.words)
+        relies_on = tuple(one for one in relies_on if one != ONE_RUN)
+    return replace(specification, assumptions=(*kept, sentence), relies_on=relies_on)

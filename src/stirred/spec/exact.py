@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from stirred.spec.enclosure import Enclosure, TooCoarseError
 from stirred.spec.number_text import decimal_text, formula_text, places_for, rounded_up
-from stirred.spec.problems import Problem, SpecificationError, wrong
+from stirred.spec.problems import Problem, SpecificationError, refusal, wrong
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
 
 _FIRST_DIGITS: Final = 34
 _MOST_DIGITS: Final = 1_200
@@ -48,10 +52,17 @@ class Exact:
 
     @staticmethod
     def parse(text: str) -> Exact:
-        """Read an expression such as ``"ln(264332)"``, ``"(3379/12343)^2"`` or ``"inf"``."""
-        from stirred.spec.expression import parse  # it builds numbers of this module
+        """Read an expression such as ``"ln(264332)"``, ``"(3379/12343)^2"`` or ``"inf"``; raise with how to write one.
 
-        return parse(text)
+        >>> Exact.parse("1/2*ln(19/4)")
+        Exact('1/2*ln(19/4)')
+        """
+        return _Parser(text).whole()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
+        """Read numbers of a file exactly, wherever a pydantic model has a field of this type."""
+        return number_schema(exact)
 
     @property
     def is_infinite(self) -> bool:
@@ -188,6 +199,23 @@ def exact(value: Exact | int | Fraction | str | Decimal | float) -> Exact:
     if isinstance(value, Decimal):
         return exact(str(value))
     return Exact("rational", Fraction(value))
+
+
+def number_schema(read: Callable[[Any], Exact | Fraction]) -> CoreSchema:
+    """Return how pydantic reads a number of a file: a text or number as it stands there, never through a double."""
+    from pydantic_core import PydanticCustomError, core_schema
+
+    def checked(value: Any) -> Exact | Fraction:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal, Fraction, Exact)):
+            raise PydanticCustomError("number_type", "a number")
+        try:
+            return read(value)
+        except SpecificationError as error:
+            raise refusal(replace(problem, where="") for problem in error.problems) from None
+
+    given = core_schema.union_schema([core_schema.str_schema(), core_schema.float_schema()])
+    text = core_schema.to_string_ser_schema()
+    return core_schema.no_info_plain_validator_function(checked, json_schema_input_schema=given, serialization=text)
 
 
 ZERO: Final = Exact("rational", Fraction(0))
@@ -478,3 +506,100 @@ def _double_not_below(value: Fraction) -> float:
     except OverflowError:
         return math.inf
     return double if Fraction(double) >= value else math.nextafter(double, math.inf)
+
+
+_TOKEN: Final = re.compile(r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(ln|sqrt|exp|inf(?:inity)?)|(.))")
+
+
+class _Parser:
+    """Recursive descent over +, -, *, /, ^, %, ln, sqrt, exp and parentheses; never ``eval``."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > 20_000:
+            self.fail()
+        self.tokens: list[tuple[str, str]] = []
+        for number, name, mark in _TOKEN.findall(text.strip().lower().replace("infinity", "inf")):
+            self.tokens.append(("number", number) if number else ("name", name) if name else ("mark", mark))
+        self.at = 0
+        self.depth = 0
+
+    def fail(self) -> NoReturn:
+        raise wrong(
+            f"{self.text[:80]!r} is not a number",
+            where="number",
+            remedy="write such as '3/4', '0.75', '5%', 'ln(3)', 'sqrt(2)' or 'inf'",
+        )
+
+    def whole(self) -> Exact:
+        try:
+            value = self.total()
+        except (ArithmeticError, ValueError, RecursionError):
+            self.fail()
+        if self.at != len(self.tokens) or not self.tokens:
+            self.fail()
+        return value
+
+    def take(self, *marks: str) -> str | None:
+        if self.at < len(self.tokens) and self.tokens[self.at][1] in marks:
+            self.at += 1
+            return self.tokens[self.at - 1][1]
+        return None
+
+    def total(self) -> Exact:
+        value = self.term()
+        while sign := self.take("+", "-"):
+            value = value + self.term() if sign == "+" else value - self.term()
+        return value
+
+    def term(self) -> Exact:
+        value = self.power()
+        while mark := self.take("*", "/"):
+            value = value * self.power() if mark == "*" else value / self.power()
+        return value
+
+    def power(self) -> Exact:
+        if self.take("-"):
+            return -self.power()
+        value = self.factor()
+        if self.take("%"):
+            value = value / 100
+        if self.take("^"):
+            raised = self.factor()
+            if not raised.is_rational or raised.rational.denominator != 1 or not 0 <= raised.rational <= 64:
+                self.fail()
+            value = value ** int(raised.rational)
+        return value
+
+    def factor(self) -> Exact:
+        if self.at >= len(self.tokens):
+            self.fail()
+        self.depth += 1
+        if self.depth > 60:
+            self.fail()
+        kind, text = self.tokens[self.at]
+        self.at += 1
+        if kind == "number":
+            number = Decimal(text)
+            if not -400 < number.adjusted() < 4_000:  # '1e999999999' would fill the memory
+                self.fail()
+            value = exact(Fraction(number))
+        elif text == "inf":
+            value = INFINITE
+        elif kind == "name":
+            value = {"ln": ln, "sqrt": sqrt, "exp": exp}[text](self.parenthesis())
+        elif text == "(":
+            self.at -= 1
+            value = self.parenthesis()
+        else:
+            self.fail()
+        self.depth -= 1
+        return value
+
+    def parenthesis(self) -> Exact:
+        if not self.take("("):
+            self.fail()
+        value = self.total()
+        if not self.take(")"):
+            self.fail()
+        return value

@@ -15,11 +15,10 @@ from typing import Any, Final
 
 from stirred.spec.budget import Budget, ByUniverse
 from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, largest
-from stirred.spec.input_premetric import allowance
+from stirred.spec.input_premetric import allowance, label, shortest
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.problems import ConversionRefusedError, Problem, StirredError, wrong
 from stirred.spec.specification import Flavor, Specification
-from stirred.spec.tables import label, shortest
 
 Pair = tuple[Hashable, Hashable]
 Costs = dict[Pair, Exact]

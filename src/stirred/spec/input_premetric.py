@@ -2,14 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import lru_cache
+from itertools import combinations, product
+from typing import Annotated, Any, ClassVar, Final
 
-from stirred.spec.distances import DISTANCES, Row, records, same_columns
-from stirred.spec.exact import INFINITE, Exact, exact
-from stirred.spec.problems import wrong
-from stirred.spec.tables import Table, checked, label, lengths_of, shortest
+from stirred.spec.block import Block
+from stirred.spec.exact import INFINITE, Exact, add_up, exact, sqrt
+from stirred.spec.given_numbers import Number, fraction, loss
+from stirred.spec.invariant import plural
+from stirred.spec.problems import SpecificationError, unknown_name, wrong
+
+Table = tuple[tuple[str, str, Exact], ...]
+
+
+def shortest(lengths: dict[tuple[Any, Any], Exact]) -> dict[tuple[Any, Any], Exact]:
+    """Return the lengths of shortest weighted and directed paths between all pairs."""
+    closed, points = dict(lengths), list(dict.fromkeys(point for pair in lengths for point in pair))
+    for middle in points:
+        into = [(i, closed[i, middle]) for i in points if not closed[i, middle].is_infinite]
+        out = [(j, closed[middle, j]) for j in points if not closed[middle, j].is_infinite]
+        for (i, first), (j, second) in product(into, out):
+            if (through := first + second) < closed[i, j]:
+                closed[i, j] = through
+    return closed
+
+
+def label(dataset: Any) -> str:
+    """Return the label of a dataset in a table of distances: a text is its own, a list that of its parts.
+
+    >>> label("north"), label((0, 1)), label(((0, 1), (1, 1))), label(())
+    ('north', '0 1', '0 1 1 1', 'empty')
+    """
+    return (" ".join(map(label, dataset)) or "empty") if isinstance(dataset, (list, tuple)) else str(dataset)
+
+
+def checked(table: Any, *, directed: bool) -> Table:
+    """Return the entries of a table with exact distances; a pair stands once, a dataset is at distance 0 of itself."""
+    entries = tuple((str(x), str(y), _far(far)) for x, y, far in table)
+    seen: set[tuple[str, str]] = set()
+    for x, y, far in entries:
+        pair = (x, y) if directed else (min(x, y), max(x, y))
+        if pair in seen or (x == y and far != 0):
+            what = f"{x} and {y} stand in the table twice" if pair in seen else f"{x} is {far} from itself"
+            raise wrong(what, where="input_premetric table", remedy="give each pair once, and 0 for a dataset itself")
+        seen.add(pair)
+    return entries
+
+
+def _far(value: Number) -> Exact:
+    try:
+        return loss(value, where="input_premetric table")
+    except SpecificationError:
+        what, remedy = f"{str(value)[:60]!r} is not a distance", "write a number of 0 or more, 'ln(2)' or 'inf'"
+        raise wrong(what, where="input_premetric table", remedy=remedy) from None
+
+
+@lru_cache(maxsize=64)
+def lengths_of(table: Table, *, directed: bool, closure: bool) -> dict[tuple[str, str], Exact]:
+    """Return the distances of a table between all datasets it names, or their shortest paths."""
+    points = dict.fromkeys(each for x, y, _ in table for each in (x, y))
+    lengths = {(x, y): exact(0) if x == y else INFINITE for x in points for y in points}
+    lengths |= {(x, y): far for x, y, far in table}
+    if not directed:
+        lengths |= {(y, x): far for x, y, far in table}
+    return shortest(lengths) if closure else lengths
+
+
+Row = Hashable
+
+
+def records(frame: Any, *, by: str | None = None) -> list[Row]:
+    """Return the records of a frame or sequence, as hashable rows, grouped into units by ``by``.
+
+    >>> records([("h1", 30), ("h2", 40)])
+    [('h1', 30), ('h2', 40)]
+    """
+    names, rows = _names_and_rows(frame)
+    if by is None:
+        return list(rows)
+    if names is None or by not in names:
+        raise wrong(
+            f"there is no column {by!r}",
+            where="distance by",
+            remedy=f"choose one of {', '.join(names)}" if names else "give frames or dictionaries, not bare rows",
+        )
+    at = names.index(by)
+    units: dict[Hashable, Counter[Row]] = {}
+    for row in rows:
+        units.setdefault(row[at], Counter())[tuple(v for i, v in enumerate(row) if i != at)] += 1
+    return [frozenset(unit.items()) for unit in units.values()]
+
+
+def same_columns(x: Any, y: Any) -> None:
+    """Refuse to compare tables with different columns: they are no versions of one file."""
+    mine, yours = _names_and_rows(x)[0], _names_and_rows(y)[0]
+    if mine is not None and yours is not None and mine != yours and len(x) and len(y):
+        raise wrong(
+            f"the columns differ: {', '.join(mine)} and {', '.join(yours)}",
+            where="distance",
+            remedy="compare two versions of the same file",
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return missing and not-a-number values as None, so that a row equals itself."""
+    return None if value is None or value != value else value
+
+
+def _names_and_rows(frame: Any) -> tuple[list[str] | None, list[Any]]:
+    if isinstance(frame, (list, tuple)):
+        if frame and isinstance(frame[0], dict):
+            names = sorted(frame[0])
+            if any(sorted(row) != names for row in frame):
+                raise wrong("the rows have different keys", where="distance", remedy="give every row the same keys")
+            return names, [tuple(_plain(row[name]) for name in names) for row in frame]
+        return None, [tuple(map(_plain, row)) if isinstance(row, (tuple, list)) else _plain(row) for row in frame]
+    import narwhals as nw  # any frame of any library; imported only when a frame is given
+
+    table = nw.from_native(frame, eager_only=True, pass_through=False)
+    names = sorted(table.columns)
+    return names, [tuple(map(_plain, row)) for row in table.select(names).rows()]
+
+
+def _hamming_unordered(a: list[Row], b: list[Row]) -> Exact:
+    if len(a) != len(b):
+        return INFINITE
+    return exact(sum((Counter(a) - Counter(b)).values()))
+
+
+def _hamming_ordered(a: list[Row], b: list[Row]) -> Exact:
+    if len(a) != len(b):
+        return INFINITE
+    return exact(sum(x != y for x, y in zip(a, b, strict=True)))
+
+
+def _symmetric_difference(a: list[Row], b: list[Row]) -> Exact:
+    first, second = Counter(a), Counter(b)
+    return exact(sum((first - second).values()) + sum((second - first).values()))
+
+
+def _insert_delete(a: list[Row], b: list[Row]) -> Exact:
+    """Count the fewest insertions and deletions, by furthest-reaching paths over the edit graph.
+
+    For d edits, ``furthest[k]`` is the largest position in ``a`` reached on diagonal k; the first d
+    that reaches both ends is the distance. Time grows with the distance, not with the product of sizes.
+    """
+    n, m = len(a), len(b)
+    furthest = {1: 0}
+    for d in range(n + m + 1):
+        for k in range(-d, d + 1, 2):
+            down = k == -d or (k != d and furthest[k - 1] < furthest[k + 1])
+            i = furthest[k + 1] if down else furthest[k - 1] + 1
+            while i < n and i - k < m and a[i] == b[i - k]:
+                i += 1
+            furthest[k] = i
+            if i >= n and i - k >= m:
+                return exact(d)
+    raise AssertionError("unreachable: n + m edits always suffice")
+
+
+def _edges(rows: list[Row]) -> set[frozenset[Any]]:
+    """Return the edges of a graph, each the set of its two ends."""
+    edges = [frozenset(row) if isinstance(row, tuple) and len(row) == 2 else frozenset() for row in rows]
+    if any(len(edge) != 2 for edge in edges):
+        raise wrong("a record is not an edge", where="distance", remedy="give each edge as its two different ends")
+    return set(edges)
+
+
+def _edge(a: list[Row], b: list[Row]) -> Exact:
+    return exact(len(_edges(a) ^ _edges(b)))
+
+
+def _node(a: list[Row], b: list[Row]) -> Exact:
+    """Count the fewest nodes that touch every edge in which two graphs on the same nodes differ."""
+    differing = _edges(a) ^ _edges(b)
+    nodes = sorted({node for edge in differing for node in edge}, key=str)
+    if len(nodes) > 20:
+        raise wrong(f"{len(nodes)} nodes differ", where="distance", remedy="compare smaller graphs: at most 20 nodes")
+    covers = (size for size in range(len(nodes) + 1) for some in combinations(nodes, size)
+              if all(edge & set(some) for edge in differing))  # fmt: skip
+    return exact(next(covers))
+
+
+def _euclid(a: list[Row], b: list[Row]) -> Exact:
+    if len(a) != len(b):
+        return INFINITE
+    points = [[row if isinstance(row, tuple) else (row,) for row in rows] for rows in (a, b)]
+    if any(len(x) != len(y) for x, y in zip(*points, strict=True)):
+        raise wrong("points have different numbers of coordinates", where="distance", remedy="give all the same")
+    squares = [
+        sum(((fraction(u, where="point") - fraction(v, where="point")) ** 2 for u, v in zip(x, y, strict=True)))
+        for x, y in zip(*points, strict=True)
+    ]
+    return add_up(sqrt(square) for square in squares)
+
+
+DISTANCES: Final[dict[str, Callable[[list[Row], list[Row]], Exact]]] = {
+    "d_HamS": _hamming_unordered,
+    "d_Ham": _hamming_ordered,
+    "d_SymDiff": _symmetric_difference,
+    "d_InsDel": _insert_delete,
+    "d_Edge": _edge,
+    "d_Node": _node,
+    "d_Euclid": _euclid,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +232,7 @@ _OWN: Final = ("d_r", "d_Given")  # a relation, and a distance, that ``relation`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputPremetric:
+class InputPremetric(Block):
     """A distance between datasets, counting records of one ``unit``; it can be computed.
 
     ``name`` is ``d_HamS`` (unordered Hamming, Eq. 3.1), ``d_Ham`` (ordered Hamming), ``d_SymDiff``
@@ -54,22 +253,28 @@ class InputPremetric:
     Exact('inf')
     """
 
-    name: str
-    unit: str
-    post_imputation: bool | None = None
-    within: int | None = None
-    relation: str | None = None
-    table: Table = ()
-    directed: bool = False
-    closure: bool = False
+    in_file: ClassVar = (
+        "name", "unit", "post_imputation", "bounded", "within", "relation", "table", "directed", "closure",
+    )  # fmt: skip
+    choices: ClassVar = {"name": (*_KINDS, *_OWN)}
+    left_out: ClassVar = ("post_imputation", "within", "relation", "table", "directed", "closure")
+
+    name: Annotated[str, "how two datasets are compared, such as d_HamS: by the number of changed records"]
+    unit: Annotated[str, "what a record stands for, such as person or household"]
+    post_imputation: Annotated[
+        bool | None, "whether a unit is a record after imputation; left out where nothing says so"
+    ] = None
+    within: Annotated[int | None, "the largest distance that is compared; left out, any"] = None
+    relation: Annotated[str | None, "for d_r: which datasets are neighbours, in words"] = None
+    table: Annotated[Table, "for d_Given: pairs of datasets by label and their distance; others are not compared"] = ()
+    directed: Annotated[bool, "whether a listed distance holds in its own direction only"] = False
+    closure: Annotated[bool, "whether shortest paths through neighbours count instead"] = False
     related: Callable[[Any, Any], bool] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.name not in (*_KINDS, *_OWN):
-            raise wrong(
-                f"{self.name!r} is not an input premetric",
-                where="input_premetric name",
-                remedy=f"one of {', '.join(_KINDS)}, d_Given with your own table, or d_r with your own relation",
+            raise unknown_name(
+                self.name, self.choices["name"], where="input_premetric name", called="an input premetric"
             )
         if self.name in _OWN and not self.relation:
             raise wrong(f"{self.name} without a relation", where="input_premetric", remedy="name the relation")
@@ -296,3 +501,42 @@ def allowance(budget: Exact, distance: Exact) -> Exact:
     if distance == 0:
         return exact(0)
     return budget * distance
+
+
+# From the coarsest to the finest; names on one level are of one size.
+_PEOPLE: Final = {"person", "individual", "respondent", "user", "patient", "customer", "client", "student"}
+_EVENTS: Final = {"visit", "admission", "event", "transaction", "purchase", "trip", "session", "claim", "prescription"}
+_CHAINS: Final = [
+    [{"household", "family"}, _PEOPLE, _EVENTS], [_PEOPLE, {"attribute"}], [{"record"}, {"attribute"}],
+    [{"node"}, {"edge"}],
+    [{"company", "business", "firm", "enterprise"}, {"establishment"}, {"employee"}, _EVENTS],
+]  # fmt: skip
+_TIMES: Final = ("hour", "day", "week", "month", "quarter", "year")
+
+
+def is_part(unit: str, *, of: str) -> bool:
+    """Say whether several of a unit make up one of another, so that protecting one is the weaker promise.
+
+    >>> is_part("person", of="household"), is_part("user-day", of="user"), is_part("person", of="100 persons")
+    (True, True, True)
+    >>> is_part("household", of="person"), is_part("person", of="tree")
+    (False, False)
+    """
+    number, _, things = of.partition(" ")
+    grouped = number.isdecimal() and things in (unit, plural(unit))
+    levels = [[next((i for i, names in enumerate(chain) if one in names), None) for one in (of, unit)]
+              for chain in _CHAINS]  # fmt: skip
+    chained = any(coarse is not None and fine is not None and coarse < fine for coarse, fine in levels)
+    return grouped or chained or unit.startswith((f"{of}-", f"{of} "))
+
+
+def whole_of(unit: str) -> str | None:
+    """Return whose the unit is, where one person has many of it as a rule; None where it is a whole.
+
+    >>> whole_of("user-day"), whole_of("patient visit"), whole_of("visit"), whole_of("person")
+    ('user', 'patient', 'person', None)
+    """
+    owner, _, part = unit.replace("-", " ").rpartition(" ")
+    if part in _EVENTS or (owner and part in _TIMES):
+        return owner or "person"
+    return None

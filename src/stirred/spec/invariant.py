@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
+from stirred.spec.block import Block
 from stirred.spec.problems import wrong
 
 # "Every variable of the record except geography": the saturated table of a swapping `hold`.
@@ -16,8 +17,19 @@ OF_PERSONS: Final = "all characteristics of its persons"
 Function = Callable[[Any], Hashable]
 
 
+class _Figure(Block):
+    """What all invariants have in a file: their words."""
+
+    __slots__ = ()
+
+    @property
+    def words(self) -> str:
+        """Return the invariant in words."""
+        return str(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Margin:
+class Margin(_Figure):
     """An equality invariant: the counts of ``of`` by ``variables`` at a geographic ``level``.
 
     No variables and no level is the total. ``variables=("*",)`` is the table of all variables of the
@@ -31,11 +43,13 @@ class Margin:
     total number of persons
     """
 
-    kind: ClassVar = "margin"  # in files
-    of: str
-    variables: tuple[str, ...] = ()
-    level: str | None = None
-    includes: tuple[str, ...] = ()
+    in_file: ClassVar = ("kind", "of", "variables", "level", "includes", "words")
+
+    kind: ClassVar = "margin"
+    of: Annotated[str, "what is counted, such as person or household"]
+    variables: Annotated[tuple[str, ...], "variables the counts are broken down by"] = ()
+    level: Annotated[str | None, "the geographic level of the counts"] = None
+    includes: Annotated[tuple[str, ...], "records that are counted with these, such as person"] = ()
     function: Function | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,15 +70,17 @@ class Margin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(_Figure):
     """An equality invariant that is an arbitrary function of the data, known by its name.
 
     Two of them are the same only if their names are the same: nothing else about them is decidable.
     """
 
+    in_file: ClassVar = ("kind", "name", "description", "words")
+
     kind: ClassVar = "named"
-    name: str
-    description: str = field(default="", compare=False)
+    name: Annotated[str, "what the function is called"]
+    description: Annotated[str, "what it computes"] = field(default="", compare=False)
     function: Function | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -76,7 +92,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inequality:
+class Inequality(_Figure):
     """An inequality invariant: whether ``condition`` holds is published exactly (Eq. 2.4).
 
     ``on`` is the margin the condition is a function of, where it is one: equality of the counts
@@ -87,10 +103,12 @@ class Inequality:
     whether there is at least one housing unit in each block
     """
 
+    in_file: ClassVar = ("kind", "name", "condition", "on", "words")
+
     kind: ClassVar = "inequality"
-    name: str
-    condition: str
-    on: Margin | None = None
+    name: Annotated[str, "what the condition is called"]
+    condition: Annotated[str, "the condition itself, in words"]
+    on: Annotated[Margin | None, "the counts that the condition is about"] = None
     function: Function | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from stirred.spec.problems import Problem, as_given, place_of
+from stirred.spec.block import Block
+from stirred.spec.problems import REFUSED, Problem, as_given, place_of
 from stirred.spec.spelling import elsewhere, meant, near
 
 
@@ -59,7 +61,7 @@ def misfits(
     [(('bugdet',), "there is no setting called 'bugdet'", "did you mean 'budget'? ")]
     """
     seen: set[tuple[int | str, ...]] = set()
-    for detail, hint in _without_misspelt([*details], model):
+    for detail, hint in _without_misspelt([each for each in details if each["type"] != REFUSED], model):
         place = _keys_of(detail, given)
         if place in seen:
             continue  # of several kinds that a value may be of, it is none: the first says it
@@ -72,12 +74,21 @@ def misfits(
             what, how = f"'{last}' is missing", "add it"
         elif kind == "too_short" and detail["ctx"]["min_length"] == 1:
             what, how = f"{_brief(detail)} is empty", "write one value or more"
-        elif kind != "literal_error" and detail["loc"][-1:] != place[-1:] and detail["loc"][-1] in _NUMBERS:
+        elif kind == "number_type" or (
+            kind != "literal_error" and detail["loc"][-1:] != place[-1:] and detail["loc"][-1] in _NUMBERS
+        ):
             what = f"{_brief(detail)} is not a number or text that can be used here"
             how = "write one such as 2, 0.05, '1/20' or '5%'"
         elif found := _misshapen(detail, place, model, called=called, remedy=remedy):
             what, how = found[0], found[1] if examples or kind not in _SHAPES else remedy
         yield Misfit(place, what, how, kind, hint)
+
+
+def refusals(details: Iterable[Any], given: Any) -> Iterator[Problem]:
+    """Yield what blocks and numbers of ours refused in a file, where they do not know better by their place in it."""
+    for detail in details:
+        for problem in detail["ctx"]["problems"] if detail["type"] == REFUSED else ():
+            yield replace(problem, where=problem.where or place_of(_keys_of(detail, given)))
 
 
 _NUMBERS: Final = ("str", "int", "float", "decimal")
@@ -163,7 +174,7 @@ def _misshapen(
 
 # What a value should be, by the kind of error, and how such a value is written.
 _SHAPES: Final = {
-    **dict.fromkeys(("list_type", "tuple_type"), ("a list", '["..."]')),
+    **dict.fromkeys(("list_type", "tuple_type", "frozen_set_type"), ("a list", '["..."]')),
     **dict.fromkeys(("dict_type", "model_type"), ("a table", '{ a = "b" }')),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), ("a whole number", "3")),
     **dict.fromkeys(("float_type", "float_parsing"), ("a number", "0.5")),
@@ -204,5 +215,7 @@ def _parts(model: type[BaseModel], key: str) -> list[type[BaseModel]]:
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
+    if isinstance(annotation, type) and issubclass(annotation, Block):
+        yield annotation.shape()
     for inner in get_args(annotation):
         yield from _models(inner)

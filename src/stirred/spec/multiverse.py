@@ -9,12 +9,66 @@ from enum import Enum
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
+from typing import Annotated, Any, ClassVar, Self
 
+from stirred.spec.block import Block
 from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact
-from stirred.spec.hierarchy import Hierarchy, check_agreement, determined_by
 from stirred.spec.invariant import ALL, OF_PERSONS, Inequality, Invariant, Margin, Named, plural
 from stirred.spec.problems import wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy(Block):
+    """A chain of levels from the finest to the coarsest, each value lying inside one value of the next.
+
+    ``geographic`` says whether these are places, or classes of a characteristic such as age groups.
+
+    >>> census = Hierarchy(name="geography", levels=("block", "tract", "county", "state"))
+    >>> census.determines("block", "county"), census.determines("county", "block")
+    (True, False)
+    """
+
+    in_file: ClassVar = ("name", "levels", "geographic")
+
+    name: Annotated[str, "what the hierarchy is called"]
+    levels: Annotated[tuple[str, ...], "the levels, the finest first"]
+    geographic: Annotated[bool, "whether the levels are areas"] = True
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or len(set(self.levels)) != len(self.levels):
+            raise wrong(
+                f"levels {', '.join(self.levels) or '(none)'} are not a chain",
+                where=f"hierarchy {self.name}",
+                remedy="list two or more different levels, the finest first",
+            )
+
+    def determines(self, fine: str, coarse: str) -> bool:
+        """Say whether knowing ``fine`` tells ``coarse``."""
+        if fine not in self.levels or coarse not in self.levels:
+            return fine == coarse
+        return self.levels.index(fine) <= self.levels.index(coarse)
+
+
+def check_agreement(hierarchies: tuple[Hierarchy, ...]) -> None:
+    """Refuse hierarchies of which one nests two levels the other way round than another."""
+    for first in hierarchies:
+        for second in hierarchies:
+            shared = [level for level in first.levels if level in second.levels]
+            if [level for level in second.levels if level in shared] != shared:
+                raise wrong(
+                    f"hierarchies {first.name} and {second.name} nest {', '.join(shared)} in different orders",
+                    where="hierarchies",
+                    remedy="list the levels from the finest to the coarsest in both",
+                )
+
+
+def determined_by(variable: str, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:
+    """Return every variable that ``variable`` tells: itself and all coarser levels above it."""
+    told = {variable}
+    for hierarchy in hierarchies:
+        told |= {level for level in hierarchy.levels if hierarchy.determines(variable, level)}
+    return frozenset(told)
 
 
 class Verdict(Enum):
@@ -42,7 +96,7 @@ _yes, _no, _unknown = (partial(Refines, verdict) for verdict in (Verdict.YES, Ve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multiverse:
+class Multiverse(Block):
     """A collection of universes: vacuous (one universe, everything), or induced by invariants.
 
     Universes induced by invariants partition the domain (section 2.3), so the realised budget may be
@@ -57,12 +111,21 @@ class Multiverse:
     every universe lies inside the one universe that holds all datasets
     """
 
+    in_file: ClassVar = ("invariants", "hierarchies", "nearest", "nearest_because", "consequences", "universes")
+    left_out: ClassVar = ("consequences", "universes")
+    needed: ClassVar = ("invariants",)
+
     invariants: tuple[Invariant, ...] = ()
     hierarchies: tuple[Hierarchy, ...] = ()
     nearest: int = 1
     nearest_because: str = ""
-    universes: tuple[frozenset[Hashable], ...] | None = field(default=None, repr=False)
-    consequences: tuple[str, ...] = field(default=(), compare=False)
+    consequences: Annotated[
+        tuple[str, ...], "what follows from the invariants of this file, in words, and defines no universe"
+    ] = field(default=(), compare=False)
+    universes: Annotated[
+        tuple[frozenset[Hashable], ...] | None,
+        "universes listed one by one, by labels of their datasets; they may overlap",
+    ] = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.nearest < 1:
@@ -75,6 +138,30 @@ class Multiverse:
             )
         check_agreement(self.hierarchies)
         object.__setattr__(self, "invariants", tuple(dict.fromkeys(self.invariants)))
+
+    @classmethod
+    def from_file(cls, facts: dict[str, Any], computed: dict[str, Any]) -> Self:
+        """Return the multiverse; a file describes universes by invariants, or lists them."""
+        listed, described = facts.get("universes"), facts.get("invariants")
+        if listed is not None and (described or not listed or not all(listed)):
+            empty = "a universe without datasets" if listed else "no universe at all"
+            raise wrong(
+                "universes both listed and described by invariants" if described else empty,
+                where="multiverse universes",
+                remedy="list at least one universe, each with its datasets, or leave the list out",
+            )
+        return cls(**facts)
+
+    def plain(self, *, brief: bool = False) -> dict[str, Any]:
+        """Return the multiverse as plain data for JSON; universes are listed by labels of their datasets."""
+        universes = self.universes or ()
+        if not all(isinstance(dataset, str) for universe in universes for dataset in universe):
+            raise wrong(
+                "universes listed one by one are written to a file only by labels of their datasets",
+                where="multiverse",
+                remedy="describe them by invariants, or name each dataset by a text",
+            )
+        return Block.plain(self, brief=brief)
 
     @property
     def is_vacuous(self) -> bool:

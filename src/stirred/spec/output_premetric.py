@@ -7,19 +7,110 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
+from stirred.spec.block import Block
 from stirred.spec.enclosure import Enclosure
 from stirred.spec.exact import INFINITE, ZERO, Exact, add_up, exact, largest, ln, sqrt
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law, likelihood_pairs
 from stirred.spec.normal import normal_quantile
 from stirred.spec.number_text import small
-from stirred.spec.output_kinds import KINDS
-from stirred.spec.problems import wrong
+from stirred.spec.problems import unknown_name, wrong
 from stirred.spec.renyi import normalised_renyi, renyi
-from stirred.spec.staged_law import OutputLaw
+from stirred.spec.shift_law import OutputLaw
 from stirred.spec.tradeoff import MOST_STEPS, TradeOff
+
+SUM: Final = "sum"
+ROOT: Final = "root of sum of squares"
+PRODUCT: Final = "product of one plus each"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind; ``composes`` says how the customary numbers of fresh releases combine.
+
+    ``metric`` says that the triangle inequality holds, ``infinite_on_disjoint`` that laws without a common outcome are
+    infinitely far apart, ``immune`` that no function of the output increases the distance (Proposition 2.5.4).
+    """
+
+    measured: str  # in what, in everyday words
+    words: str
+    classic: str
+    parameter: str  # the customary number a budget is stored and shown in
+    greek: str
+    metric: bool
+    composes: str
+    infinite_on_disjoint: bool
+    immune: bool = True
+    at_most_one: bool = False
+
+
+KINDS: Final = {
+    "D_Mult": Kind(
+        "odds",
+        "largest factor by which the probability of any output can change, as its logarithm",
+        "pure differential privacy", "epsilon", "ε", True, SUM, True,
+    ),
+    "D_Max": Kind(
+        "odds, one way",
+        "largest factor by which an output is more probable under the first dataset than under the second, as its "
+        "logarithm",
+        "one-sided or asymmetric differential privacy", "epsilon", "ε", True, SUM, True,
+    ),
+    "D_Mult^delta": Kind(
+        "probabilities, by a factor and delta",
+        "logarithm of the smallest factor such that every set of outputs is at most that factor times as probable "
+        "under one dataset as under another, plus delta",
+        "approximate differential privacy", "epsilon", "ε", False, SUM, True,
+    ),
+    "D_NoR": Kind(
+        "odds, on average",
+        "normalised Rényi distance: an average, not the worst case, of the factor by which probabilities change",
+        "zCDP, zero-concentrated differential privacy", "rho2", "ρ²", True, SUM, True,
+    ),
+    "D_Renyi": Kind(
+        "odds, on average",
+        "Rényi divergence of one order, in the worse direction",
+        "Rényi differential privacy", "epsilon", "ε", False, SUM, True,
+    ),
+    "D_GDP": Kind(
+        "how well versions can be told apart",
+        "distance of two unit normals that are as hard to tell apart",
+        "Gaussian differential privacy", "mu", "μ", True, ROOT, True,
+    ),
+    "D_TV": Kind(
+        "probabilities",
+        "largest change in the probability of any event",
+        "total variation", "tau", "τ", True, SUM, False, at_most_one=True,
+    ),
+    "D_Tr": Kind(
+        "how well versions can be told apart",
+        "number of times that a curve of test power must be applied to cover every test between the two",
+        "f-differential privacy, by a trade-off curve", "steps", "s", True, SUM, True,
+    ),
+    "D_KL": Kind(
+        "odds, on average",
+        "Kullback-Leibler divergence: the average logarithm of the factor by which probabilities change, in the worse "
+        "direction",
+        "KL privacy", "epsilon", "ε", False, SUM, True,
+    ),
+    "D_H": Kind(
+        "overlap of probabilities",
+        "Hellinger distance: the root of 1 minus the overlap of the two laws",
+        "Hellinger privacy", "eta", "η", True, ROOT, False, at_most_one=True,
+    ),
+    "D_chi2": Kind(
+        "squared change of probabilities",
+        "chi-squared divergence: the average squared relative change of probabilities, in the worse direction",
+        "chi-squared privacy", "chi2", "χ²", False, PRODUCT, True,
+    ),
+    "D_W1": Kind(
+        "how far numbers move",
+        "Wasserstein distance: how far a published number must be moved, on average, to turn one law into the other",
+        "Wasserstein privacy", "w", "w", True, SUM, False, immune=False,
+    ),
+}  # fmt: skip
 
 Pairs = list[tuple[Fraction, Fraction]]
 
@@ -43,7 +134,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputPremetric:
+class OutputPremetric(Block):
     """A distance between the output laws of two datasets; it can be computed on finite laws.
 
     Names: ``D_Mult`` (pure DP), ``D_Max`` (the same, one way), ``D_Mult^delta`` (approximate; needs ``delta``),
@@ -60,18 +151,18 @@ class OutputPremetric:
     Exact('ln(2)')
     """
 
+    in_file: ClassVar = ("name", "delta", "order", "curve")
+    choices: ClassVar = {"name": tuple(KINDS)}
+    left_out: ClassVar = ("order", "curve")
+
     name: str
     delta: Fraction = Fraction(0)
     order: Fraction | None = None
-    curve: TradeOff | None = None
+    curve: Annotated[TradeOff | None, "for D_Tr: size and power of the best test, at the corners of the curve"] = None
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:
-            raise wrong(
-                f"{self.name!r} is not an output premetric",
-                where="output_premetric name",
-                remedy=f"one of {', '.join(KINDS)}",
-            )
+            raise unknown_name(self.name, KINDS, where="output_premetric name", called="an output premetric")
         delta = probability(self.delta, where="output_premetric delta")
         object.__setattr__(self, "delta", delta)
         if (self.name == "D_Mult^delta") != (delta > 0) or delta >= 1:
@@ -83,6 +174,8 @@ class OutputPremetric:
         if (self.name == "D_Renyi") != (self.order is not None):
             missing = "D_Renyi without an order" if self.order is None else f"{self.name} has no order"
             raise wrong(missing, where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
+        if self.order is not None:
+            object.__setattr__(self, "order", Fraction(self.order))
         if self.order is not None and self.order <= 1:
             raise wrong(f"{self.order} is not above 1", where="output_premetric order", remedy="write a number above 1")
         self._check_curve()
@@ -354,3 +447,35 @@ def approximate(delta: Fraction | str | float) -> OutputPremetric:
 def trade_off(curve: TradeOff) -> OutputPremetric:
     """Return the output premetric of f-DP for a curve, made symmetric: the promise is for both orders."""
     return OutputPremetric(name="D_Tr", curve=curve.symmetric)
+
+
+def is_open(premetric: OutputPremetric) -> bool:
+    """Say whether a finite budget allows outputs that only one of two datasets can give."""
+    curve = premetric.curve
+    return premetric.name in ("D_Mult^delta", "D_TV", "D_H") or (curve is not None and curve.corners[0][1] > 0)
+
+
+def is_pure(premetric: OutputPremetric) -> bool:
+    """Say whether a finite budget bounds the odds of every output."""
+    return premetric.name == "D_Mult" or (premetric.curve is not None and not is_open(premetric))
+
+
+def order_falls(old: OutputPremetric, to: OutputPremetric) -> bool:
+    """Say whether the order of the divergence does not grow; chi-squared is one of order 2."""
+    return (old.order or Fraction(2)) >= (to.order or Fraction(2))
+
+
+def why_not(old: OutputPremetric, to: OutputPremetric) -> str:
+    """Return the reason; each has a pair of laws in the tests that shows it."""
+    if "D_W1" in (old.name, to.name):
+        return "how far numbers move says nothing about their probabilities, nor these about how far numbers move"
+    if is_open(old) and to.delta and not to.delta >= old.delta:
+        alone = f"outputs of probability {old.delta} may be possible under one dataset alone"
+        return f"{alone}, and delta {to.delta} allows less"
+    if is_open(old):
+        return "an output that only one of two datasets can give may still occur"
+    if old.name == "D_Max":
+        return "the promise is for one direction, and in the other the odds may change by any factor"
+    if is_pure(to) or to.name == "D_Max":
+        return "a rare output may still change the odds by any factor"
+    return "it is an average over outputs of lower order, and a rare output can make the other as large as one likes"

@@ -3,27 +3,160 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-# A setting as an option, with the value that ends its clause. What stands in backquotes is a command, to be typed.
-_OPTION: Final = re.compile(
-    r"`[^`]*`|--([a-z][a-z-]*)(?: ('[^']*'(?:\"'\"'[^']*')*|\S+(?= \()|[^\s;()\"']*\w(?=[.;:,)]|$)))?(:?)"
+from stirred.spec.spelling import meant
+
+if TYPE_CHECKING:
+    from pydantic_core import PydanticCustomError
+
+# A setting inside a message, as data; private characters of Unicode around JSON, which has none of them.
+_MARKED: Final = re.compile("\ue000([^\ue001]*)\ue001")
+
+
+class NamedSetting(NamedTuple):
+    """A setting that a message names, with values if it has any: every reader gets it as they write it.
+
+    ``planned`` says that who types options hears how a plan has it, too.
+    """
+
+    key: str
+    values: tuple[str, ...] = ()
+    planned: bool = False
+
+
+def setting(key: str, *values: str, planned: bool = False) -> str:
+    """Return a setting as it stands inside a message, which may be put together like any other text.
+
+    >>> problem = Problem(what="it may identify", where="mark", remedy=f"name it with {setting('id', 'mark')}")
+    >>> print(problem)
+    mark: it may identify. Fix: name it with --id mark.
+    >>> print(problem.written(in_python))
+    mark: it may identify. Fix: name it with Microdata(id=["mark"]).
+    >>> print(problem.written(in_plan))
+    mark: it may identify. Fix: name it with id = ["mark"] under [data].
+    """
+    return f"\ue000{json.dumps([key, values, planned])}\ue001"
+
+
+# Keys of a plan that have no option of their own.
+_WITHOUT_OPTION: Final = (
+    "format",
+    "missing",
+    "missing_as",
+    "name",
+    "post_imputation",
+    "settings_from",
+    "stage",
+    "unit",
 )
+
+
+def in_option(named: NamedSetting) -> str:
+    """Return a setting as it is typed on the command line.
+
+    >>> print(in_option(NamedSetting("hold")), in_option(NamedSetting("id", ("house id",))))
+    --hold --id 'house id'
+    >>> print(in_option(NamedSetting("missing", ("", "NA"), planned=True)))
+    --set missing=,NA (in a plan: missing = ["", "NA"] under [data])
+    """
+    key, values, planned = named
+    typed = ",".join(values) if len(values) > 1 else as_option(*values) if values else ""
+    if key == "kappa" and values:
+        typed = "{}:{}={}".format(*values)
+    option = f"--{key.replace('_', '-')}{' ' if values else ''}{typed}"
+    if planned and key in _WITHOUT_OPTION:
+        option = f"--set {key}={typed}"
+    return f"{option} (in a plan: {in_plan(named)})" if planned else option
+
+
+def in_plan(named: NamedSetting) -> str:
+    """Return a setting as it stands in a plan, with its section.
+
+    >>> print(in_plan(NamedSetting("hold")), in_plan(NamedSetting("unit", ("person",))), sep="; ")
+    hold under [mechanism]; unit = "person" under [mechanism]
+    """
+    key, values, _ = named
+    return f"{key}{f' = {_quoted(named)}' if values else ''} under [{_SECTIONS.get(key, 'mechanism')}]"
+
+
+def in_python(named: NamedSetting) -> str:
+    """Return a setting as an argument of Python.
+
+    >>> print(in_python(NamedSetting("hold")), in_python(NamedSetting("accept", ("tells:size, all",))))
+    hold= accept=["tells:size, all"]
+    >>> print(in_python(NamedSetting("kappa", ("household", "person", "K"))))
+    units=[UnitFactor(old="household", new="person", factor=K, because=...)]
+    """
+    key, values, _ = named
+    if key == "kappa" and values:
+        return 'units=[UnitFactor(old="{}", new="{}", factor={}, because=...)]'.format(*values)
+    return _IN_PYTHON.get(key, f"{key}={{}}").format(_quoted(named) if values else "")
+
+
+def key_alone(named: NamedSetting) -> str:
+    """Return the name of a setting, for the place of a problem in Python."""
+    return named.key
+
+
+def _quoted(named: NamedSetting) -> str:
+    quoted = ", ".join(json.dumps(value, ensure_ascii=False) for value in named.values)
+    return f"[{quoted}]" if named.key in _LISTS else quoted
+
+
 _LISTS: Final = ("accept", "hold", "id", "match", "missing", "swap")
-_FACTOR: Final = re.compile(r"([^:=]+):([^:=]+)=(.+)")
+_SECTIONS: Final = {
+    **dict.fromkeys(("id", "hid", "persons", "missing", "missing_as", "codebook"), "data"),
+    "accept": "release",
+}
 _IN_PYTHON: Final = {
     "id": "Microdata(id={})",
     "hid": "Microdata(hid={})",
     "kappa": "units=[UnitFactor(...)]",
     "missing": "Microdata.with_missing({})",
-    "missing-as": "Microdata.with_missing_code(COLUMNS)",
+    "missing_as": "Microdata.with_missing_code(COLUMNS)",
 }
+
+
+class Worded(str):
+    """A text that names settings: it reads as it is for who types options, and ``marked`` has them as data."""
+
+    marked: str
+
+    def __new__(cls, text: str) -> Worded:
+        """Return the text for who types options."""
+        worded = super().__new__(cls, written(text, in_option))
+        worded.marked = marked(text)
+        return worded
+
+
+def marked(text: str) -> str:
+    """Return a text with the settings it names as data, so that it can become part of another one."""
+    return text.marked if isinstance(text, Worded) else text
+
+
+def written(text: str, reader: Callable[[NamedSetting], str]) -> str:
+    """Return a text with its settings as one reader writes them.
+
+    >>> print(written(f"leave it out with {setting('hold')}", in_python))
+    leave it out with hold=
+    """
+
+    def shown(found: re.Match[str]) -> str:
+        try:
+            key, values, planned = json.loads(found[1])
+            return reader(NamedSetting(str(key), tuple(map(str, values)), bool(planned)))
+        except (ValueError, TypeError):  # a name of a file that has such characters
+            return found[0]
+
+    return _MARKED.sub(shown, marked(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +179,28 @@ class Problem:
     remedy: str
     public: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("what", "where", "remedy", "public"):
+            if "\ue000" in (text := getattr(self, name)):
+                object.__setattr__(self, name, Worded(text))
+
     @property
     def told(self) -> str:
         """Return what is wrong without any value of a confidential file."""
         return self.public or self.what
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
-        remedy = f" Fix: {_sentence(self.remedy)}" if self.remedy.strip() else ""
-        return f"{place}{_sentence(self.what)}{remedy}"
+        return self.written(in_option)
+
+    def written(self, reader: Callable[[NamedSetting], str]) -> str:
+        """Return the problem in one line, settings as a reader writes them."""
+        where = written(self.where, key_alone if reader is in_python else reader)
+        what, remedy = (_sentence(written(text, reader)) for text in (self.what, self.remedy))
+        return f"{where}{': ' if where else ''}{what}{f' Fix: {remedy}' if self.remedy.strip() else ''}"
 
     def inside(self, place: str) -> Problem:
         """Return the same problem with the outer place put in front, as the layer that knows the file does."""
-        return replace(self, where=f"{place} {self.where}".strip())
+        return replace(self, where=f"{place} {marked(self.where)}".strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,25 +211,6 @@ class MeasureProblem(Problem):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesProblem(Problem):
     """A refusal of a stated number of copies."""
-
-
-def in_python(text: str) -> str:
-    """Return a message that names settings by options with the arguments of Python in their place.
-
-    >>> print(in_python("leave it out with --hold; or accept it: --accept tells:zip"))
-    leave it out with hold=; or accept it: accept=["tells:zip"]
-    >>> print(in_python("--exact 'county x size': there is no such margin"))
-    exact 'county x size': there is no such margin
-    >>> print(in_python("--redraw-law: name it with --id mark, or type `stirred plan --rate 1/2`"))
-    redraw_law: name it with Microdata(id=["mark"]), or type `stirred plan --rate 1/2`
-    >>> print(in_python(f"name it with --id {as_option('house id')}; or --accept {as_option('tells:size, all')}"))
-    name it with Microdata(id=["house id"]); or accept=["tells:size, all"]
-    >>> print(in_python("say so with --set missing=NA; or --set unit=person"))
-    say so with Microdata.with_missing(["NA"]); or unit="person"
-    >>> print(in_python("state it: --kappa household:person=K"))
-    state it: units=[UnitFactor(old="household", new="person", factor=K, because=...)]
-    """
-    return _OPTION.sub(_argument, text)
 
 
 def option_names(value: str) -> list[str]:
@@ -109,26 +232,6 @@ def as_option(name: str) -> str:
     return shlex.quote(f'"{doubled}"' if "," in name or name.startswith('"') else name)
 
 
-def _argument(found: re.Match[str]) -> str:
-    option, value, colon = found.groups()
-    if option is None:
-        return found[0]
-    if option == "set" and value is not None and "=" in value:
-        option, _, value = value.partition("=")
-        option = option.replace("_", "-")
-    name = option.replace("-", "_")
-    if colon:
-        return f"{name}{':' if value is None else ' ' + value + ':'}"
-    if option == "kappa" and value is not None and (factor := _FACTOR.fullmatch(value)):
-        old, new, number = factor.groups()
-        return f'units=[UnitFactor(old="{old}", new="{new}", factor={number}, because=...)]'
-    if value is not None:
-        value = shlex.split(value)[0] if value.startswith("'") else value
-        values = ", ".join(f'"{each}"' for each in option_names(value))
-        value = f"[{values}]" if option in _LISTS else f'"{value}"'
-    return _IN_PYTHON.get(option, f"{name}={{}}").format(value or "")
-
-
 def _sentence(text: str) -> str:
     """Return text with one mark at its end: its own question mark or the dots of a list cut short, or a full stop."""
     text = text.strip()
@@ -138,14 +241,15 @@ def _sentence(text: str) -> str:
 class StirredError(Exception):
     """Bad input or a refused request, as one or more :class:`Problem`.
 
-    Problems name settings as options (``--hold tenure``); the message, which Python shows, names its arguments.
+    Printed by themselves problems name settings as options (``--hold tenure``); the message, which Python shows, names
+    its arguments.
     """
 
     exit_code = 2
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__(in_python("\n".join(str(problem) for problem in self.problems)))
+        super().__init__("\n".join(problem.written(in_python) for problem in self.problems))
 
     def inside(self, place: str) -> StirredError:
         """Return the same error, each problem placed inside ``place``."""
@@ -178,9 +282,30 @@ def wrong(what: str, *, where: str, remedy: str = "") -> SpecificationError:
     return SpecificationError([Problem(what=what, where=where, remedy=remedy)])
 
 
+def unknown_name(value: object, choices: Iterable[str], *, where: str, called: str) -> SpecificationError:
+    """Return (not raise) the error of a name that is none of the choices, with the one that was probably meant.
+
+    >>> print(unknown_name("edited-fiel", ["as-given", "edited-file"], where="stage", called="a stage"))
+    stage: 'edited-fiel' is not a stage. Fix: did you mean 'edited-file'? There are: as-given, edited-file.
+    """
+    listed = [*choices]
+    remedy = f"{meant(str(value), listed)}There are: {', '.join(listed)}"
+    return wrong(f"{value!r} is not {called}", where=where, remedy=remedy)
+
+
 def refused(what: str, *, where: str, remedy: str = "", kind: type[Problem] = Problem) -> ConversionRefusedError:
     """Return (not raise) the refusal of one request."""
     return ConversionRefusedError([kind(what=what, where=where, remedy=remedy)])
+
+
+REFUSED: Final = "refused"  # the type of a validation error that holds problems of ours
+
+
+def refusal(problems: Iterable[Problem]) -> PydanticCustomError:
+    """Return problems of ours as an error of pydantic, whose validation goes on and reports all that it finds."""
+    from pydantic_core import PydanticCustomError
+
+    return PydanticCustomError(REFUSED, "it is refused", {"problems": tuple(problems)})
 
 
 @contextmanager

@@ -1,15 +1,44 @@
-"""A specification on paper: Markdown, and the YAML of OpenDP's deployments registry."""
+"""A specification on paper: Markdown, and the YAML of OpenDP's deployments registry, each from its template."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
-from stirred.spec.document_schema import AccountDocument
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.invariant import plural
-from stirred.spec.markdown import code, plain
 from stirred.spec.specification import Specification
+from stirred.spec.text import code, plain, sentence
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from stirred.spec.document import AccountDocument
+
+
+def filled(template: str, *, of: str = "stirred.spec", **facts: Any) -> str:
+    """Return a page: a template of a package's folder ``templates``, filled with facts.
+
+    Templates say ``plain``, ``sentence`` or ``code`` for text that must stay what it is inside Markdown.
+    """
+    return _templates(of).get_template(template).render(facts)
+
+
+@cache
+def _templates(package: str) -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(
+        loader=PackageLoader(package),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    as_json = partial(json.dumps, ensure_ascii=False)
+    pages.filters |= {"plain": plain, "sentence": sentence, "code": code, "json": as_json}
+    return pages
 
 
 def to_markdown(
@@ -24,21 +53,15 @@ def to_markdown(
 
     ``level`` is that of its first heading, for a page that is part of another.
     """
-    words, top, below = explain(specification), "#" * level, "#" * (level + 1)
-    lines = [f"{top} {plain(title)}", "", *([plain(method), ""] if method else []), code(specification.notation), ""]
-    lines += [f"{below} Not protected", ""]
-    lines += [f"- {plain(item)}" for item in words.not_protected]
-    lines += ["", f"{below} The five answers", "", "| question | block | answer |", "|---|---|---|"]
-    lines += [f"| {a.question} | {a.block.replace('_', ' ')} | {plain(a.answer)} |" for a in words.answers]
-    lines += ["", plain(words.how_to_read), "", plain(words.why_not_compare)]
-    for heading, items in (("Assumptions", specification.assumptions), ("Proofs", specification.theorem)):
-        if items:
-            lines += ["", f"{below} {heading}", "", *(f"- {plain(item)}" for item in items)]
-    if account is not None:
-        lines += ["", f"The release is accounted for as entry {account.entry} of the ledger {code(account.ledger)}."]
-    if specification.seeded:
-        lines += ["", "**Test run with a seed: not for publication.**"]
-    return "\n".join(lines) + "\n"
+    return filled(
+        "specification.md.j2",
+        specification=specification,
+        words=explain(specification),
+        title=title,
+        method=method,
+        account=account,
+        level=level,
+    )
 
 
 # The registry's names for flavors (opendp/deployments-registry-data).
@@ -74,63 +97,27 @@ def to_registry(
     The registry's fields map nearly one to one onto the five blocks. What it has no field for goes
     into its descriptions; fields about the deployment that a specification does not know stay out.
     """
-    domain, premetric = specification.domain, specification.input_premetric
-    words = explain(specification)
+    budget, premetric, output = specification.budget, specification.input_premetric, specification.output_premetric
     parameters: dict[str, Any] = {}
-    if not specification.budget.is_free:
-        value = specification.budget.realised
-        number = ".inf" if value.is_infinite else float(value)
-        name_ = specification.output_premetric.parameter
-        parameters[_REGISTRY_PARAMETERS.get(name_, name_)] = number
-    if specification.output_premetric.delta:
-        parameters["delta"] = float(specification.output_premetric.delta)
-    adjacency = "Records may be added or removed."
-    if premetric.bounded:
-        adjacency = f"Files of different size are never compared, so the number of {plural(premetric.unit)} is fixed."
-    flavor = {
-        "name": _REGISTRY_FLAVORS[specification.output_premetric.name],
-        "input_metric": premetric.symbol,
-        "output_measure": specification.output_premetric.symbol,
-        "data_domain": f"{domain.dataset}; {domain.stage_in_words}",
-        "unprotected_quantities": "\n".join(f"- {item}" for item in words.not_protected) + "\n",
-    }
-    loss = {
-        "privacy_unit": f"{premetric.unit[:1].upper()}{premetric.unit[1:]}-level",
-        "privacy_unit_description": f"{premetric.words}. {adjacency}",
-        "privacy_parameters": parameters,
-        "privacy_parameters_description": (
-            f"{specification.notation}. Exact value: "
-            f"{specification.budget.shown if specification.budget.is_free else specification.budget.realised}. "
-            f"{words.how_to_read}"
-        ),
-    }
-    accounting = {
-        "post_processing": "Any function of the released output has the same specification.",
-        "composition": "; ".join(specification.theorem) or "none stated",
-    }
-    about = {
-        "data_curator": curator,
-        "intended_use": intended_use,
-        "description": description,
-        "publication_date": publication_date,
-    }
-    deployment = {"name": name, **{key: text for key, text in about.items() if text}, "dp_flavor": flavor}
-    tree = {"status": "Draft", "deployment": {**deployment, "privacy_loss": loss, "accounting": accounting}}
-    return _yaml(tree)
-
-
-def _yaml(value: Any, indent: int = 0) -> str:
-    """Write nested dictionaries of text and numbers as YAML: text as JSON strings, which YAML contains."""
-    pad = "  " * indent
-    lines = []
-    for key, item in value.items():
-        if isinstance(item, dict):
-            lines.append(f"{pad}{key}:" + (" {}\n" if not item else "\n" + _yaml(item, indent + 1)))
-        elif isinstance(item, str) and "\n" in item:
-            body = "".join(f"{pad}  {line}\n" for line in item.rstrip("\n").split("\n"))
-            lines.append(f"{pad}{key}: |\n{body}")
-        elif item == ".inf":
-            lines.append(f"{pad}{key}: .inf\n")
-        else:
-            lines.append(f"{pad}{key}: {json.dumps(item, ensure_ascii=False)}\n")
-    return "".join(lines)
+    if not budget.is_free:
+        number = ".inf" if budget.realised.is_infinite else float(budget.realised)
+        parameters[_REGISTRY_PARAMETERS.get(output.parameter, output.parameter)] = number
+    if output.delta:
+        parameters["delta"] = float(output.delta)
+    fixed = f"Files of different size are never compared, so the number of {plural(premetric.unit)} is fixed."
+    return filled(
+        "registry.yaml.j2",
+        specification=specification,
+        words=explain(specification),
+        about={
+            "name": name,
+            "data_curator": curator,
+            "intended_use": intended_use,
+            "description": description,
+            "publication_date": publication_date,
+        },
+        flavor=_REGISTRY_FLAVORS[output.name],
+        adjacency=fixed if premetric.bounded else "Records may be added or removed.",
+        parameters=parameters,
+        value=budget.shown if budget.is_free else budget.realised,
+    )

@@ -13,8 +13,7 @@ from stirred.spec.law import Law
 from stirred.spec.normal import normal_quantile
 from stirred.spec.output_premetric import Between, OutputPremetric
 from stirred.spec.problems import refused, wrong
-from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, ShiftLaw
-from stirred.spec.staged_law import OutputLaw, StagedLaw
+from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, OutputLaw, ShiftLaw, StagedLaw
 
 Shifts = tuple[int, ...]
 

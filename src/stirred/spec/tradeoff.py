@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
-from typing import Final
+from typing import ClassVar, Final
 
+from stirred.spec.block import Block
 from stirred.spec.law import Law, likelihood_pairs
 from stirred.spec.normal import gaussian_delta
 from stirred.spec.problems import wrong
@@ -19,7 +20,7 @@ MOST_STEPS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class TradeOff:
+class TradeOff(Block):
     """The largest power that a test of P against Q has at each size, for finite laws: exact (Definition A.6.1).
 
     The curve is concave and made of straight pieces; ``corners`` are its points (size, power), from size 0 to (1, 1).
@@ -35,6 +36,9 @@ class TradeOff:
     >>> print(bit.then(bit))
     0:0 1/12:3/4 1/4:11/12 1:1
     """
+
+    in_file: ClassVar = ("corners",)
+    bare: ClassVar = True
 
     corners: tuple[Point, ...]
 

@@ -19,10 +19,10 @@ from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.population import areas_by_noise
 from stirred.randomness.entropy import Entropy, EntropyError
 from stirred.spec import catalogue
-from stirred.spec.compose import FRESH, TOTAL_BY
+from stirred.spec.composition import FRESH, TOTAL_BY
 from stirred.spec.doubts import DoubtError
 from stirred.spec.exact import exact
-from stirred.spec.lint import lint
+from stirred.spec.findings import lint
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown

@@ -24,11 +24,11 @@ from stirred.release.prepared import Prepared, prepare
 from stirred.release.reservation import ledger_doubts
 from stirred.release.run import release_request
 from stirred.spec import Margin, Multiverse, Named, Specification
-from stirred.spec.accepted import with_accepted_names
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.document import from_json, to_json
+from stirred.spec.doubts import with_accepted_names
 from stirred.spec.problems import StirredError
-from stirred.spec.reliance import KEYS_ALONE, ONE_RUN, KeysAlone, Unpublished
+from stirred.spec.specification import KEYS_ALONE, ONE_RUN, KeysAlone, Unpublished
 from tests.release.ledger.making import request, specification
 from tests.world import households
 

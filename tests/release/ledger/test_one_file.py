@@ -22,10 +22,9 @@ from stirred.release.ledger.total import Total, total
 from stirred.release.plan_file import plan_from, to_toml
 from stirred.release.prepared import prepare
 from stirred.spec import PURE, ZCDP, Specification, UnitFactor
-from stirred.spec.compare import compare
+from stirred.spec.comparison import compare
 from stirred.spec.convert_output import group_delta, pure_to_rho2
-from stirred.spec.document import from_json, to_json
-from stirred.spec.document_schema import AccountDocument
+from stirred.spec.document import AccountDocument, from_json, to_json
 from stirred.spec.exact import add_up
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.making import one_table, toy_h, toy_p

@@ -31,12 +31,12 @@ from stirred.spec import (
 )
 from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
 from stirred.spec.convert_output import group_delta, pure_to_rho2, zcdp_to_epsilon
-from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
 from stirred.spec.exact import exact
-from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.invariant import OF_PERSONS
+from stirred.spec.multiverse import Hierarchy
 from stirred.spec.problems import StirredError
+from stirred.spec.specification import Derivation
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 from tests.snapshots import same_as_kept
 

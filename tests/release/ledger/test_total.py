@@ -23,10 +23,10 @@ from stirred.release.ledger.row import Charge, numbers
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, OutputPremetric, Specification, UnitFactor, approximate, compose
-from stirred.spec.compose import FRESH
+from stirred.spec.composition import FRESH
+from stirred.spec.convert import pull_back
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
-from stirred.spec.pull_back import pull_back
 from stirred.survey.designs import design_from
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.release.ledger.making import COUNTIES, limit, pure, request, specification

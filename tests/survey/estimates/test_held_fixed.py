@@ -10,9 +10,8 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.report.transparency import transparency
-from stirred.spec.brief import promise
-from stirred.spec.compose import compose
-from stirred.spec.explain import NOT_PROTECTED, explain
+from stirred.spec.composition import compose
+from stirred.spec.explanation import NOT_PROTECTED, explain, promise
 from stirred.spec.multiverse import Verdict
 from stirred.spec.problems import StirredError
 from stirred.survey.estimates.mechanism import SurveyEstimates

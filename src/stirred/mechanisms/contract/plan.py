@@ -17,11 +17,11 @@ from stirred.data.problems import bad_plan
 from stirred.data.public_tables import ReleasedTable
 from stirred.data.uniqueness import Uniqueness
 from stirred.mechanisms.contract.release import PublicFile, ReleasedColumns
-from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
 from stirred.spec.exact import Exact
-from stirred.spec.rows import Row, rows_text
+from stirred.spec.explanation import promise_rows, published_exactly
 from stirred.spec.specification import Specification
+from stirred.spec.text import Row, rows_text
 
 # The one doubt of a plan that was made with ``doubts=False``: it is for comparing, and cannot be released.
 UNSEARCHED: Final = Doubt(
@@ -348,7 +348,7 @@ def _unrelated(table: ReleasedTable) -> Doubt:
 def doubt_rows(doubts: Sequence[Doubt], *, accepted: Sequence[Doubt] = ()) -> list[Row]:
     """Return one row for each doubt, by its name, with what became of it; what refuses nothing is a note.
 
-    >>> mark = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="name it with --id")
+    >>> mark = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="name it with id")
     >>> doubt_rows([mark])
     [('doubt', 'identifier:mark (refuses the release): "mark" is unique')]
     >>> doubt_rows([mark], accepted=[mark])

@@ -12,12 +12,12 @@ import polars as pl
 from stirred.data.frames import as_read, has_taken, read_frame
 from stirred.data.microdata import Microdata
 from stirred.randomness.entropy import Entropy
-from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import accepted_among
+from stirred.spec.explanation import promise_rows, published_exactly
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.rows import rows_text
 from stirred.spec.specification import Specification
+from stirred.spec.text import rows_text
 
 # The names of the files that hold records.
 RECORDS: Final = "data"

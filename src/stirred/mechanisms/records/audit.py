@@ -18,14 +18,14 @@ from stirred.data.household_rows import held_digest
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.records.files import MOST_PERSONS, WITH_PERSONS
 from stirred.mechanisms.records.plan import SwapPlan
-from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
+from stirred.spec.convert import pull_back
 from stirred.spec.domain import after_imputation
+from stirred.spec.doubts import with_accepted_names
 from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import StirredError
-from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
 
 _INVARIANTS: Final = "public/invariants.parquet"

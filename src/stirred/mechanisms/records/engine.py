@@ -65,8 +65,7 @@ from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import Problem
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import ONE_RUN, Flavor, Specification
 
 Values = npt.NDArray[np.uint32]
 

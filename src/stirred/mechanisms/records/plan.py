@@ -13,11 +13,11 @@ from stirred.data.problems import number
 from stirred.data.record_doubts import similar_values
 from stirred.mechanisms.protocol import Fact, Plan
 from stirred.mechanisms.records.strata import Strata, StratumRow, SwapMargins
-from stirred.spec.brief import published_exactly
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
 from stirred.spec.document import number_out
 from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import Exact
+from stirred.spec.explanation import published_exactly
 from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
 

@@ -18,7 +18,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, setting
 
 MOST_CELLS: Final = 1_000_000
 Values = Mapping[str, Sequence[Any]]
@@ -130,8 +130,8 @@ def _declared(name: str, values: Values, column: pl.Series, otherwise: str) -> p
         return Problem(
             what="which values it can take was not declared, and those that occur are confidential",
             where=f'table variable "{name}"',
-            remedy="declare its codes, or min and max, in a codebook (--codebook; in a plan: codebook under [data]), "
-            f"{otherwise}",
+            remedy="declare its codes, or min and max, in a codebook: "
+            f"{setting('codebook', 'FILE', planned=True)}, {otherwise}",
         )
     try:
         own = pl.Series(name, list(values[name]), strict=True).cast(column.dtype, strict=True)

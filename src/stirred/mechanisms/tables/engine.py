@@ -57,15 +57,13 @@ from stirred.mechanisms.tables.cells import (
 )
 from stirred.mechanisms.tables.query import CHUNK, Columns, DrawnAnswers, KeptAnswers, TableAnswers, are_declared
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
+from stirred.spec.convert import pull_back
 from stirred.spec.document import mechanism_in
-from stirred.spec.doubts import Doubt
+from stirred.spec.doubts import Doubt, with_accepted_names
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import StirredError
-from stirred.spec.pull_back import pull_back
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, Specification
 
 AnyFrame = pl.DataFrame | pl.LazyFrame
 NO_TABLES: Final = 'add a line [[tables]], and below it variables = ["county", "tenure"]'

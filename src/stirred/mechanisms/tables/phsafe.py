@@ -29,8 +29,7 @@ from stirred.mechanisms.tables.tabulator import (
     with_intervals,
 )
 from stirred.spec.problems import Problem
-from stirred.spec.shift_law import ShiftLaw
-from stirred.spec.staged_law import Staged, StagedLaw
+from stirred.spec.shift_law import ShiftLaw, Staged, StagedLaw
 
 NATION, STATE = "nation", "state"
 REGION_TYPES: Final = {NATION: "USA", STATE: "STATE"}

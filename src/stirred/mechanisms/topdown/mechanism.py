@@ -61,14 +61,13 @@ from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, SPINE_COLUMNS
 from stirred.randomness.cell_law import half_width, variance_of
 from stirred.spec.budget import Budget
-from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
+from stirred.spec.composition import FRESH, TOTAL_BY, UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
-from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, plural
-from stirred.spec.multiverse import Multiverse
+from stirred.spec.multiverse import Hierarchy, Multiverse
 from stirred.spec.output_premetric import ZCDP
 from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import ShiftLaw

@@ -16,7 +16,7 @@ from stirred.mechanisms.topdown.population import Population
 from stirred.mechanisms.topdown.settings import UNITS, TopDownDesign
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.randomness.cell_law import variance_of
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification

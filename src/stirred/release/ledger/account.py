@@ -39,8 +39,7 @@ from stirred.release.ledger.store import Store
 from stirred.spec.document import from_json
 from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.reliance import KEYS_ALONE, KeysAlone
-from stirred.spec.specification import Specification
+from stirred.spec.specification import KEYS_ALONE, KeysAlone, Specification
 
 
 @contextmanager

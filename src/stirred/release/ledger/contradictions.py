@@ -6,12 +6,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stirred.release.ledger.row import Charge, entry_names, numbers
-from stirred.spec.accepted import MORE_RUNS
-from stirred.spec.doubts import Doubt
+from stirred.spec.doubts import MORE_RUNS, Doubt
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse, Verdict
-from stirred.spec.reliance import ONE_RUN, KeysAlone, OneRun, Reliance, Unpublished
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, KeysAlone, OneRun, Reliance, Specification, Unpublished
 
 PlanOf = Callable[[str], str]
 

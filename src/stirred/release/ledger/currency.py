@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from stirred.spec.budget import PermutationSwapping
-from stirred.spec.compose import UnitFactor, added, alike, reach
+from stirred.spec.composition import UnitFactor, added, alike, reach
 from stirred.spec.convert import change_distance, change_unit, to_neighbours
-from stirred.spec.derivation import Derivation
 from stirred.spec.given_numbers import fraction
 from stirred.spec.invariant import Margin
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
@@ -25,7 +24,7 @@ from stirred.spec.problems import (
     refused,
     wrong,
 )
-from stirred.spec.specification import Specification
+from stirred.spec.specification import Derivation, Specification
 
 KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
 

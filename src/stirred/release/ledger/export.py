@@ -27,10 +27,9 @@ from stirred.release.ledger.row import (
     numbers,
 )
 from stirred.release.ledger.store import store_at
-from stirred.release.ledger.total import Aside, Total
-from stirred.spec.markdown import plain
+from stirred.release.ledger.total import Total
 from stirred.spec.misfits import misfits
-from stirred.spec.render import to_markdown, to_registry
+from stirred.spec.render import filled, to_markdown, to_registry
 
 FORMATS: Final = ("json", "opendp", "markdown")
 _NAME: Final = "stirred-ledger"
@@ -167,75 +166,42 @@ def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator
 
 
 def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
-    """Return a Markdown page for a website: the releases, the total and what it does not know."""
-    lines = [f"# Releases from {plain(ledger.dataset)}", ""]
-    lines += [f"Published by {plain(curator)}.", ""] if curator else []
-    lines += [
-        "| no. | entry | date | release | purpose | loss | status | since then |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [_table_row(number, entry) for number, entry in enumerate(_released(entries), start=1)]
-    lines += [
-        "",
-        "An entry has the number of the row of the ledger that opened it; other rows have the numbers between.",
-    ]
-    hidden = [entry.number for entry in entries if entry.status == ABORTED and entry.drawn]
-    if hidden:
-        lines += ["", f"Entry {numbers(hidden)} was drawn and not published; what it cost is counted below."]
-    lines += ["", "Losses of different kinds cannot be compared or added up by hand; the total below does it.", ""]
-    if not found.is_one:
-        lines += ["There is no one number for everything. The following stand side by side.", ""]
-        lines += [f"- {plain(problem.what)}" for problem in found.apart] + [""]
-    for part in found.parts:
-        title = f"Together{', at least' if found.bound else ''}: {_entries(part.entries)}"
-        lines += [to_markdown(part.specification, title=title, level=2).rstrip("\n"), ""]
-        lines += ["### How it was added up", ""]
-        lines += [f"- {plain(str(step))}" for step in part.derivation.steps] + [""]
-    if found.contradicted:
-        lines += ["## Contradicted, and what then holds", ""]
-        lines += [*(f"- {plain(str(one))}" for one in found.contradicted), ""]
-    lines += _asides("Released without a specification, so that everything costs at least this", found.unspecified)
-    lines += _asides("Alone, with a loss of its own", found.alone) + _asides("At no further cost", found.free)
-    lines += _policies(ledger)
-    lines += [
-        f"This page is row {ledger.head.number} of the ledger, hash `{ledger.head.hash}`.",
-        "The ledger knows only the releases that are recorded in it.",
-    ]
-    return "\n".join(lines) + "\n"
+    """Return a Markdown page for a website: the releases, the total and what it does not know.
+
+    Of the policies it says what they allowed and from when on; who may release, and why a policy changed, stay inside.
+    """
+    bound = ", at least" if found.bound else ""
+    titles = [f"Together{bound}: {_entries(part.entries)}" for part in found.parts]
+    promises = [to_markdown(p.specification, title=t, level=2) for p, t in zip(found.parts, titles, strict=True)]
+    changes = ledger.policy_changes
+    return filled(
+        "ledger.md.j2",
+        of="stirred.release.ledger",
+        dataset=ledger.dataset,
+        curator=curator,
+        releases=[_cells(entry) for entry in _released(entries)],
+        hidden=[entry.number for entry in entries if entry.status == ABORTED and entry.drawn],
+        found=found,
+        parts=[*zip(found.parts, promises, strict=True)],
+        limits=changes if any(change.policy for change in changes) else (),
+        head=ledger.head,
+        numbers=numbers,
+    )
 
 
 def _entries(entries: Sequence[int]) -> str:
     return f"{'entry' if len(entries) == 1 else 'entries'} {numbers(entries)}"
 
 
-def _policies(ledger: Ledger) -> list[str]:
-    """Return what the policies allowed and from when on; who may release, and why a policy changed, stay inside."""
-    changes = ledger.policy_changes
-    if not any(change.policy for change in changes):
-        return []
-    rows = [
-        f"| {change.number} | {change.when[:10]} | {plain('none' if change.policy is None else str(change.policy))} |"
-        for change in changes
-    ]
-    return ["## Limits", "", "| row | in force from | policy |", "|---|---|---|", *rows, ""]
-
-
-def _asides(title: str, asides: tuple[Aside, ...]) -> list[str]:
-    if not asides:
-        return []
-    return [f"## {title}", "", *(f"- entry {numbers(a.entries)}: {plain(a.reason)}" for a in asides), ""]
-
-
 def _released(entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.status in (COMMITTED, WITHDRAWN)]
 
 
-def _table_row(number: int, entry: Entry) -> str:
+def _cells(entry: Entry) -> list[str]:
     unknown = "not specified" if entry.unspecified else "none: derived"
     spent = unknown if entry.specification is None else entry.specification.budget_text
     since = "; ".join(map(_told, _public_events(entry)))
-    cells = [str(number), str(entry.number), entry.day, entry.mechanism, entry.purpose, spent, entry.status, since]
-    return "| " + " | ".join(map(plain, cells)) + " |"
+    return [str(entry.number), entry.day, entry.mechanism, entry.purpose, spent, entry.status, since]
 
 
 def _public_events(entry: Entry) -> list[Event]:

@@ -16,27 +16,17 @@ from stirred.release.ledger.currency import KNOWN_APART, Copies, Currency, as_pr
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.row import StrictFacts, numbers
 from stirred.release.ledger.total import Aside, Total
-from stirred.spec.compose import UnitFactor
-from stirred.spec.document import invariant_out
-from stirred.spec.document_blocks import input_premetric_of, multiverse_of
-from stirred.spec.document_schema import (
-    HierarchyDocument,
-    InequalityDocument,
-    InputPremetricDocument,
-    MarginDocument,
-    MultiverseDocument,
-    NamedDocument,
-)
+from stirred.spec.composition import UnitFactor
 from stirred.spec.exact import Exact
+from stirred.spec.findings import empty
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Invariant, Margin, plural
-from stirred.spec.lint import empty
-from stirred.spec.misfits import Misfit, misfits
-from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.invariant import Inequality, Invariant, Margin, Named, plural
+from stirred.spec.misfits import Misfit, misfits, refusals
+from stirred.spec.multiverse import Hierarchy, Multiverse, Verdict
 from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
-from stirred.spec.problems import MeasureProblem, Problem, placed, wrong
+from stirred.spec.problems import MeasureProblem, Problem, placed, setting, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
@@ -86,7 +76,7 @@ class Limit(StrictFacts):
     units: list[StatedFactor] = Field(default=[], description="Factors between units, where releases have other ones.")
     distances: list[
         Annotated[
-            _Further | Annotated[InputPremetricDocument, Tag("own")],
+            _Further | Annotated[InputPremetric, Tag("own")],
             Discriminator(lambda value: "name" if isinstance(value, str) else "own"),
         ]
     ] = Field(
@@ -107,7 +97,7 @@ class Limit(StrictFacts):
     @cached_property
     def accepted(self) -> tuple[str | InputPremetric, ...]:
         """Return the distances that are accepted in addition to those that count records."""
-        return tuple(each if isinstance(each, str) else input_premetric_of(each) for each in self.distances)
+        return tuple(self.distances)
 
     @cached_property
     def currency(self) -> Currency:
@@ -146,7 +136,7 @@ class Limit(StrictFacts):
         return f"{stated}, also by {also}" if also else stated
 
 
-Acceptable = list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
+Acceptable = list[Annotated[Margin | Named | Inequality, Field(discriminator="kind")]]
 
 
 class AcceptableInvariants(StrictFacts):
@@ -156,7 +146,7 @@ class AcceptableInvariants(StrictFacts):
         Annotated[Acceptable, Tag("list")] | Annotated[Literal["any"], Tag("any")],
         Discriminator(lambda value: "any" if isinstance(value, str) else "list"),
     ] = Field(description='Invariants, or "any" if you look at the invariants of every release yourself.')
-    hierarchies: list[HierarchyDocument] = Field(
+    hierarchies: list[Hierarchy] = Field(
         default=[], description="Levels that nest, the finest first; they decide what follows from what."
     )
 
@@ -201,7 +191,8 @@ class Policy(StrictFacts):
             policy = cls.model_validate(data)
         except ValidationError as error:
             found = misfits(error.errors(), data, cls, remedy="see docs/ledger.md")
-            raise LedgerError(_problem(each, source) for each in found) from None
+            refused = [problem.inside(source) for problem in refusals(error.errors(), data)]
+            raise LedgerError([*(_problem(each, source) for each in found), *refused]) from None
         with placed(source):  # a number that cannot be read is found now, and not at the next release
             _ = policy.acceptable, policy.most_exposed
             for limit in policy.limits:
@@ -248,7 +239,7 @@ class Policy(StrictFacts):
         stated = self.invariants
         if stated is None or stated.acceptable == "any":
             return None
-        return multiverse_of(MultiverseDocument(invariants=stated.acceptable, hierarchies=stated.hierarchies))
+        return Multiverse(invariants=tuple(stated.acceptable), hierarchies=tuple(stated.hierarchies))
 
     @cached_property
     def most_exposed(self) -> Fraction | None:
@@ -477,9 +468,9 @@ def _unstated_design(limit: Limit, undrawn: Sequence[Aside]) -> Problem:
         what=f"entry {entries}: {undrawn[0].reason}, and so nothing shows that everything together is within the limit "
         f"{limit}",
         where=_place(limit),
-        remedy="state how the sample was drawn and what was lost on it (--design, --inner), or give the loss on the "
-        "sample itself, without --amplified; an entry that the ledger has already is added once more so, with "
-        "--includes and its number",
+        remedy=f"state how the sample was drawn and what was lost on it ({setting('design')}, {setting('inner')}), or "
+        f"give the loss on the sample itself, without {setting('amplified')}; an entry that the ledger has already is "
+        f"added once more so, with {setting('includes')} and its number",
     )
 
 
@@ -553,12 +544,7 @@ def invariant_toml(invariant: Invariant) -> str:
     """
     from stirred.data.codebook_file import toml_value
 
-    return toml_value(_stated(invariant_out(invariant)))
-
-
-def _stated(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what is neither empty nor computed."""
-    return {k: _stated(v) if isinstance(v, dict) else v for k, v in facts.items() if v and k != "words"}
+    return toml_value({key: value for key, value in invariant.plain(brief=True).items() if value})
 
 
 def json_schema() -> dict[str, Any]:

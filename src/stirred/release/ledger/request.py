@@ -14,13 +14,13 @@ from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.policy import Policy
 from stirred.release.ledger.problems import LedgerError, bad_request
 from stirred.release.ledger.row import Charge, OpeningFacts, canonical, numbers, plan_in
+from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
-from stirred.spec.compose import compose
+from stirred.spec.composition import compose
 from stirred.spec.document import to_document
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
-from stirred.spec.problems import StirredError
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Specification
+from stirred.spec.problems import StirredError, setting
+from stirred.spec.specification import ONE_RUN, Specification
 
 if TYPE_CHECKING:
     from stirred.release.ledger.samples import Sampling
@@ -131,7 +131,9 @@ def _check(account: Account, request: Request) -> None:
         what = "a derived product costs nothing, so it includes nothing and draws from no sample"
         raise bad_request(what, where="derived_from", remedy="leave out includes and sample")
     if request.sampling is not None and not request.amplified:
-        remedy = "say --amplified, or leave --design, --inner and --joint out"
+        remedy = (
+            f"say {setting('amplified')}, or leave {setting('design')}, {setting('inner')} and {setting('joint')} out"
+        )
         raise bad_request("a design is given for a loss that is not amplified", where="design", remedy=remedy)
     if request.sampling is not None and request.specification is not None:
         from stirred.release.ledger.samples import check_stated

@@ -11,12 +11,12 @@ from stirred.release.ledger.problems import bad_request
 from stirred.release.ledger.row import Charge, numbers
 from stirred.release.ledger.total import Share, Sum
 from stirred.spec.budget import Budget, derived
-from stirred.spec.compose import FRESH, common_domain
+from stirred.spec.composition import FRESH, common_domain
 from stirred.spec.domain import AS_GIVEN, BEFORE_A_SAMPLE, Domain
 from stirred.spec.exact import Exact, add_up
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
-from stirred.spec.problems import StirredError, refused
+from stirred.spec.problems import StirredError, refused, setting
 from stirred.spec.specification import Flavor, Specification
 from stirred.survey.amplify import greatest
 from stirred.survey.compose import compose, conditions
@@ -95,7 +95,10 @@ def check_stated(sampling: Sampling, specification: Specification) -> None:
     """
     claimed, most = specification.budget.realised, sampling.design.loss(sampling.inner)
     if why := _no_formula(sampling, specification):
-        remedy = "state the loss on the sample itself, without --amplified; or convert that to pure DP, and amplify it"
+        remedy = (
+            f"state the loss on the sample itself, without {setting('amplified')}; or convert that to pure DP, and "
+            "amplify it"
+        )
         raise bad_request(why, where="design", remedy=remedy)
     if greatest([claimed, sampling.implied]) is not claimed:
         raise bad_request(
@@ -289,7 +292,8 @@ def _together(group: list[Charge], own: Mapping[int, Specification]) -> tuple[Sp
         raise refused("their specifications are not of one flavor with a pure, finite loss", where="sample")
     stated = [Sampling.of(charge.sampling) if charge.sampling else None for charge in group]
     if any(charge.amplified and one is None for charge, one in zip(group, stated, strict=True)):
-        raise refused("an entry does not state its design and its inner loss (--design, --inner)", where="sample")
+        named = f"{setting('design')}, {setting('inner')}"
+        raise refused(f"an entry does not state its design and its inner loss ({named})", where="sample")
     inner: dict[str, list[Exact]] = {}
     units: list[list[Exact]] = []
     designs: dict[str, set[Design]] = {}

@@ -14,11 +14,9 @@ from typing import Final, NamedTuple
 from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
 from stirred.release.ledger.currency import Currency, Summands, expressed
 from stirred.release.ledger.row import Charge, numbers
-from stirred.spec.compose import beside_others, compose
-from stirred.spec.derivation import Derivation
+from stirred.spec.composition import beside_others, compose
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.reliance import KeysAlone
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import Derivation, Flavor, KeysAlone, Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

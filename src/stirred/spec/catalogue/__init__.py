@@ -14,11 +14,10 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 
-from stirred.spec.compose import UnitFactor, compose
-from stirred.spec.derivation import Derivation, DerivationStep
+from stirred.spec.composition import UnitFactor, compose
 from stirred.spec.document import from_document
 from stirred.spec.problems import wrong
-from stirred.spec.specification import Specification
+from stirred.spec.specification import Derivation, DerivationStep, Specification
 
 UNREAD: Final = "Named by the dissertation or its slides; the wording of the source itself was not checked."
 FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")

@@ -14,14 +14,13 @@ from stirred.spec.budget import Budget, ByUniverse
 from stirred.spec.catalogue import load, raw_atlas
 from stirred.spec.exact import Exact, exact
 from stirred.spec.implication import factor, universe_name
-from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.input_premetric import InputPremetric, label
 from stirred.spec.invariant import Named
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.output_rules import change_output
 from stirred.spec.specification import Flavor, Specification
-from stirred.spec.tables import label
 
 Dataset = tuple[Any, ...]
 Bits = Callable[[Dataset], Dataset]

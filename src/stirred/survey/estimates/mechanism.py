@@ -25,7 +25,15 @@ from stirred.spec.specification import Specification
 from stirred.survey.estimates import checks, pictures, published
 from stirred.survey.estimates.classes import Classes
 from stirred.survey.estimates.draw import weight_ends
-from stirred.survey.estimates.measure import Rows, Values, nearest, ratio_steps, totals, values_of, variances
+from stirred.survey.estimates.measure import (
+    Rows,
+    Values,
+    nearest,
+    ratio_steps,
+    totals,
+    values_of,
+    variances,
+)
 from stirred.survey.estimates.promise import SurveyPromise
 from stirred.survey.estimates.published import SurveyPlan
 from stirred.survey.estimates.queries import FINE, EstimateQueries, Public

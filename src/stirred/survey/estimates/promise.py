@@ -21,8 +21,7 @@ from stirred.spec.invariant import Invariant, Margin, Named, plural
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import placed
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import ONE_RUN, Flavor, Specification
 from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.designs import SRSWOR, Design, Poisson, design_from

@@ -17,8 +17,8 @@ from stirred.data.problems import number
 from stirred.mechanisms.protocol import Fact, PublicFile, ReleasedColumns
 from stirred.mechanisms.tables.engine import TablePlan
 from stirred.mechanisms.tables.query import DECIMAL, TEXT, Columns, schema_of
-from stirred.spec.brief import figures
 from stirred.spec.exact import exact
+from stirred.spec.explanation import figures
 from stirred.spec.invariant import Margin
 from stirred.survey.estimates.calibration import calibrate, centres, ratios
 from stirred.survey.estimates.error_law import Noise, half_width

@@ -124,7 +124,7 @@ def test_a_file_of_persons_is_no_file_of_households() -> None:
         assert doubt.name == "unit:hid"
         assert doubt.refuses
         assert doubt.what.startswith('the file has several rows for a household: "hid" has 60 values in 120 rows')
-        assert 'with --set unit=person (unit = "person" in a plan)' in doubt.remedy
+        assert 'with --set unit=person (in a plan: unit = "person" under [mechanism])' in doubt.remedy
         assert doubt.remedy.endswith("with --persons FILE and --hid hid")
 
 

@@ -20,7 +20,7 @@ from stirred.mechanisms.records.strata import Strata
 from stirred.release.tables import expectations, wanted_tables
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import ln
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import psa_sharp_epsilon
 from tests.mechanisms.records.oracles import files, loss_of_laws, psa_law

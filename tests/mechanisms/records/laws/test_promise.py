@@ -18,7 +18,7 @@ from stirred.mechanisms.records.law import tables_with_margins
 from stirred.spec import protection_loss
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import INFINITE, ZERO, exact, largest, ln
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon

@@ -50,10 +50,9 @@ from stirred.spec.invariant import OF_PERSONS, Margin
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import percent
-from stirred.spec.problems import StirredError
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.rows import Row
-from stirred.spec.specification import Specification
+from stirred.spec.problems import StirredError, marked
+from stirred.spec.specification import ONE_RUN, Specification
+from stirred.spec.text import Row
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
 _REVEALING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
@@ -148,7 +147,7 @@ class PairLaw(ABC):
 
     def advised(self, remedy: str) -> str:
         """Return the advice to leave a column out of a permutation swap for a method that has no hold."""
-        return remedy.replace(KEEP, "let [[prepare]] drop")
+        return marked(remedy).replace(KEEP, "let [[prepare]] drop")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

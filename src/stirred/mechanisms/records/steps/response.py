@@ -47,8 +47,7 @@ from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
 from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem, wrong
-from stirred.spec.reliance import Unpublished
-from stirred.spec.specification import Specification
+from stirred.spec.specification import Specification, Unpublished
 
 Value = str | int | bool
 

@@ -13,8 +13,8 @@ from stirred.mechanisms.protocol import Fact
 from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
 from stirred.mechanisms.tables.cellkey.ptable import KeyedBy, PTable
 from stirred.mechanisms.tables.engine import TablePlan
-from stirred.spec.brief import published_exactly
 from stirred.spec.exact import exact
+from stirred.spec.explanation import published_exactly
 from stirred.spec.law import Law
 
 EPSILONS: Final = ("0", "1/2", "1", "2", "4")

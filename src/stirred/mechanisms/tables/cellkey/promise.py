@@ -29,8 +29,7 @@ from stirred.spec.invariant import Inequality, Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, approximate
 from stirred.spec.problems import placed
-from stirred.spec.reliance import ONE_RUN, KeysAlone
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import ONE_RUN, Flavor, KeysAlone, Specification
 
 # A setting that names the file of a key, which is read with the plan.
 SecretKey = Annotated[

@@ -36,9 +36,8 @@ from stirred.spec.exact import Exact, exact, exp
 from stirred.spec.law import Law
 from stirred.spec.problems import placed
 from stirred.spec.problems import wrong as wrong_setting
-from stirred.spec.shift_law import Noise, ShiftLaw
+from stirred.spec.shift_law import Noise, OutputLaw, ShiftLaw
 from stirred.spec.specification import Specification
-from stirred.spec.staged_law import OutputLaw
 
 _SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
 _HOLD, _SWAP = "ab", "xy"  # of the files that are audited where a swap comes before

@@ -36,8 +36,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, ZCDP
-from stirred.spec.reliance import ONE_RUN
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.specification import ONE_RUN, Flavor, Specification
 
 
 class NoisyTablesSettings(Settings):

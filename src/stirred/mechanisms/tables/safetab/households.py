@@ -26,8 +26,7 @@ from stirred.mechanisms.tables.safetab.groups import (
     table_rows,
 )
 from stirred.spec.problems import Problem, placed
-from stirred.spec.shift_law import ShiftLaw
-from stirred.spec.staged_law import Staged, StagedLaw
+from stirred.spec.shift_law import ShiftLaw, Staged, StagedLaw
 
 
 class CellTable(BudgetFile):

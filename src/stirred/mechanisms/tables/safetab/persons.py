@@ -27,8 +27,7 @@ from stirred.mechanisms.tables.safetab.groups import (
 )
 from stirred.mechanisms.tables.tabulator import with_intervals
 from stirred.randomness.cell_law import half_width, variance_of
-from stirred.spec.shift_law import ShiftLaw
-from stirred.spec.staged_law import Staged, StagedLaw
+from stirred.spec.shift_law import ShiftLaw, Staged, StagedLaw
 
 _CHUNK: Final = 1 << 20  # groups that are looked at together
 _THREADS: Final = 2

@@ -8,20 +8,17 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import Budget, ByUniverse, PermutationSwapping, not_above_by_universe
-from stirred.spec.compose import UnitFactor, told_apart
-from stirred.spec.convert import change_distance, refine, to_neighbours
-from stirred.spec.derivation import Derivation, stepped
+from stirred.spec.composition import UnitFactor, told_apart
+from stirred.spec.convert import can_be_metric, change_distance, path_factor, refine, to_metric, to_neighbours
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import UndecidedError, compare_exact
-from stirred.spec.group_privacy import can_be_metric, path_factor, to_metric
 from stirred.spec.implication import implies
-from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.input_premetric import InputPremetric, is_part
 from stirred.spec.invariant import Margin, records_of
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.output_rules import can_change_output, change_output
 from stirred.spec.problems import StirredError, refused
-from stirred.spec.specification import Specification
-from stirred.spec.unit_parts import is_part
+from stirred.spec.specification import Derivation, Specification, stepped
 
 STRONGER: Final = "stronger"
 WEAKER: Final = "weaker"
@@ -30,7 +27,7 @@ INCOMPARABLE: Final = "incomparable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class BlockVerdict:
     """The verdict on one building block, from the point of view of the first specification."""
 
     block: str
@@ -45,7 +42,7 @@ class Comparison:
 
     first: Specification
     second: Specification
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockVerdict, ...]
     overall: str | None
     because: str
     to_change: tuple[str, ...]
@@ -61,7 +58,7 @@ def compare(a: Specification, b: Specification, *, units: Iterable[UnitFactor] =
     units = tuple(units)
     verdicts = (_who(a, b), _where(a, b), _units(a, b, units), _how(a, b), _how_much(a, b))
     blocks = tuple(
-        Block(block=block, question=question, verdict=verdict, reason=reason)
+        BlockVerdict(block=block, question=question, verdict=verdict, reason=reason)
         for (block, question), (verdict, reason) in zip(_QUESTIONS.items(), verdicts, strict=True)
     )
     forward, backward = _implies(a, b, units), _implies(b, a, units)
@@ -445,7 +442,7 @@ def _overall(forward: _Implication, backward: _Implication) -> tuple[str | None,
     )
 
 
-def _to_change(blocks: tuple[Block, ...], *, is_open: bool) -> list[str]:
+def _to_change(blocks: tuple[BlockVerdict, ...], *, is_open: bool) -> list[str]:
     """Say what would have to be the same, or stated, for a verdict."""
     advice = {
         "domain": "specify both for the same dataset at the same stage of its life",

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from stirred.spec import (
     GDP,
-    HELLINGER,
     PURE,
     TOTAL_VARIATION,
     ZCDP,
@@ -32,10 +31,10 @@ from stirred.spec import (
     compose,
     exact,
     ln,
-    sqrt,
 )
 from stirred.spec.convert_output import pure_to_mu, zcdp_to_epsilon
-from stirred.spec.exact import compare_exact
+from stirred.spec.exact import compare_exact, sqrt
+from stirred.spec.output_premetric import HELLINGER
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 from tests.spec.strategies import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from stirred.spec.markdown import code, plain, raw, sentence
+from stirred.spec.text import code, plain, raw, sentence
 
 NASTY = [
     *("<script>alert(1)</script>", "[x](javascript:alert(1))", "![x](http://a/b.png)", "*bold* __bold__ _it_ ~~no~~"),

@@ -28,20 +28,19 @@ from stirred.spec import (
     catalogue,
     compare,
     compose,
-    post_process,
     pull_back,
 )
 from stirred.spec.budget import ByUniverse, Derived
+from stirred.spec.convert import post_process
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import exact
-from stirred.spec.explain import explain
-from stirred.spec.finding import NOTE, SERIOUS
-from stirred.spec.lint import lint
+from stirred.spec.explanation import explain
+from stirred.spec.findings import NOTE, SERIOUS, lint
 from stirred.spec.output_premetric import trade_off
 from stirred.spec.problems import ConversionRefusedError
 from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import GEOGRAPHY
-from tests.spec.test_lint import COUNTIES, HOUSEHOLDS, PERSONS, checks, fixing, specification, swapping
+from tests.spec.test_findings import COUNTIES, HOUSEHOLDS, PERSONS, checks, fixing, specification, swapping
 
 RENYI = OutputPremetric(name="D_Renyi", order=Fraction(3))
 

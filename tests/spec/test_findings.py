@@ -27,7 +27,7 @@ from stirred.spec import (
 )
 from stirred.spec.budget import Derived, PermutationSwapping, SwappedStrata
 from stirred.spec.exact import INFINITE, exact
-from stirred.spec.lint import CHECKS, Context, lint
+from stirred.spec.findings import CHECKS, Context, lint
 from tests.spec.strategies import GEOGRAPHY, invariant
 
 PERSONS = InputPremetric(name="d_HamS", unit="person", post_imputation=False)

@@ -11,17 +11,14 @@ from typing import Final
 from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine, to_neighbours
 from stirred.spec.convert_output import at_most_one
-from stirred.spec.derivation import Derivation, DerivationStep
 from stirred.spec.domain import AS_GIVEN, Domain
 from stirred.spec.exact import Exact, add_up, exp, ln, sqrt
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.output_kinds import PRODUCT, ROOT
-from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
+from stirred.spec.output_premetric import GDP, PRODUCT, ROOT, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
-from stirred.spec.problems import MeasureProblem, refused
-from stirred.spec.reliance import KeysAlone
-from stirred.spec.specification import Specification
+from stirred.spec.problems import MeasureProblem, refused, setting
+from stirred.spec.specification import Derivation, DerivationStep, KeysAlone, Specification
 
 FRESH: Final = "the releases use fresh, independent randomness; a later one chosen after seeing an earlier one "\
     "must keep its budget whatever the earlier one showed"  # fmt: skip
@@ -276,7 +273,8 @@ def _common_unit(parts: list[Derivation], *, unit: str | None, units: tuple[Unit
         raise refused(
             f"the releases protect different units: {', '.join(present)}",
             where="compose what",
-            remedy=f"choose one with --unit {present[0]}, and state a factor for each of the others with --kappa",
+            remedy=f"choose one with {setting('unit', present[0])}, and state a factor for each of the others with "
+            f"{setting('kappa')}",
         )
     converted = [_to_unit(part, target, units) for part in parts]
     flags = {part.specification.input_premetric.post_imputation for part in converted}
@@ -308,7 +306,7 @@ def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> De
     raise refused(
         f"nothing says how a change of one {target} bounds the number of changed {records_of(here)}",
         where="compose what",
-        remedy=f"state it: --kappa {here}:{target}=K",
+        remedy=f"state it: {setting('kappa', here, target, 'K')}",
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.compose import UnitFactor
+from stirred.spec.composition import UnitFactor
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.invariant import Invariant, Margin, the
@@ -105,7 +105,7 @@ def price(
         what = f"{many[name]} is not a number of values" if name in known else f"{name!r} is no level or variable here"
         listed = f"give 1 to {_MOST:,} of: {', '.join(sorted(known))}"
         remedy = listed if known else "leave it out: no invariant needs it"
-        raise wrong(what, where="--count", remedy=remedy)
+        raise wrong(what, where="count", remedy=remedy)
     return tuple(_priced(specification, i, many, share, stated) for i in specification.multiverse.invariants)
 
 
@@ -131,7 +131,7 @@ def _priced(
         return Price(invariant=invariant, unit=premetric.unit, beta=beta, missing=missing)
     assert isinstance(invariant, Margin)
     total = math.prod(many[name] for name in _axes(invariant))
-    factors = {u.old: fraction(u.factor, where="--kappa") for u in units if u.new == premetric.unit}
+    factors = {u.old: fraction(u.factor, where="kappa") for u in units if u.new == premetric.unit}
     moved = Fraction(1) if invariant.of == premetric.unit else factors.get(invariant.of)
     # Counts that move, and by how much: neighbours may differ in several units at once.
     at_once = (2 if premetric.bounded else 1, (moved or Fraction(1)) * (premetric.within or 1))
@@ -180,9 +180,9 @@ def _unchanged(specification: Specification, counts: int, moving: int, moved: Fr
 
 
 def _share(beta: Fraction | str) -> Fraction:
-    share = probability(beta, where="--beta")
+    share = probability(beta, where="beta")
     if not _LEAST <= share <= Fraction(1, 2):
-        raise wrong(f"beta {share} is out of range", where="--beta", remedy="choose a share from 1e-30 to 1/2")
+        raise wrong(f"beta {share} is out of range", where="beta", remedy="choose a share from 1e-30 to 1/2")
     return share
 
 

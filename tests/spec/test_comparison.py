@@ -15,7 +15,6 @@ from stirred.spec import (
     TOTAL_VARIATION,
     ZCDP,
     Budget,
-    Comparison,
     Exact,
     InputPremetric,
     Margin,
@@ -35,7 +34,7 @@ from stirred.spec import (
     to_neighbours,
 )
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
-from stirred.spec.compare import EQUAL, INCOMPARABLE, STRONGER, WEAKER
+from stirred.spec.comparison import EQUAL, INCOMPARABLE, STRONGER, WEAKER, Comparison
 from stirred.spec.document import from_json, to_json
 from stirred.spec.domain import Domain, file_identity
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon

@@ -23,7 +23,7 @@ from stirred.spec import (
 from stirred.spec.budget import Free, PermutationSwapping, SwappedStrata
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.document import to_document
-from stirred.spec.explain import explain
+from stirred.spec.explanation import explain
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.output_rules import change_output
 from stirred.spec.render import to_markdown, to_registry

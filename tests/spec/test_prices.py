@@ -26,10 +26,10 @@ from stirred.spec import (
     SpecificationError,
     UnitFactor,
     catalogue,
-    noise_price,
     price,
 )
 from stirred.spec.invariant import Invariant
+from stirred.spec.prices import noise_price
 
 GEOGRAPHY = Hierarchy(name="geography", levels=("block", "state"))
 STATES = Margin(of="person", level="state")
@@ -137,9 +137,9 @@ def test_what_is_no_count_or_not_counted_has_no_price_and_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("more", "where"),
-    [({"counts": {"sate": 51}}, "--count"), ({"counts": {"state": 0}}, "--count"), ({"beta": "0"}, "--beta"),
-     ({"beta": "2"}, "--beta"), ({"beta": "1e-31"}, "--beta"), ({"beta": "0.6"}, "--beta"),
-     ({"counts": {"state": 10**16}}, "--count")],
+    [({"counts": {"sate": 51}}, "count"), ({"counts": {"state": 0}}, "count"), ({"beta": "0"}, "beta"),
+     ({"beta": "2"}, "beta"), ({"beta": "1e-31"}, "beta"), ({"beta": "0.6"}, "beta"),
+     ({"counts": {"state": 10**16}}, "count")],
 )  # fmt: skip
 def test_what_cannot_be_priced_is_refused(more: dict[str, object], where: str) -> None:
     with pytest.raises(SpecificationError) as caught:
