@@ -14,7 +14,6 @@ from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.policy import Policy
 from stirred.release.ledger.problems import LedgerError, bad_request
 from stirred.release.ledger.row import Charge, OpeningFacts, canonical, numbers, plan_in
-from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
 from stirred.spec.composition import compose
 from stirred.spec.document import to_document

@@ -9,7 +9,7 @@ from typing import Any
 
 from stirred.release.ledger.problems import bad_request
 from stirred.release.ledger.row import Charge, numbers
-from stirred.release.ledger.total import Share, Sum
+from stirred.release.ledger.total import Share, TotalInWork
 from stirred.spec.budget import Budget, derived
 from stirred.spec.composition import FRESH, common_domain
 from stirred.spec.domain import AS_GIVEN, BEFORE_A_SAMPLE, Domain
@@ -127,7 +127,7 @@ def _no_formula(sampling: Sampling, specification: Specification) -> str:
     return f"no formula is known for what {design.name} makes of a loss in {output.classic}"
 
 
-def settle(found: Sum) -> None:
+def settle(found: TotalInWork) -> None:
     """Compose charges that share a sample, or have dependent ones, where an amplified loss is among them.
 
     Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
@@ -163,7 +163,7 @@ def settle(found: Sum) -> None:
     found.left = sorted((c for c in plain if c.number not in given), key=lambda charge: charge.number)
 
 
-def _settle_group(group: list[Charge], own: Mapping[int, Specification], found: Sum) -> list[Charge]:
+def _settle_group(group: list[Charge], own: Mapping[int, Specification], found: TotalInWork) -> list[Charge]:
     """Compose the charges of one sample, or of dependent ones, or set them apart; return what counts as it is."""
     entries = [charge.number for charge in group]
     names = ", ".join(sorted({repr(charge.sample) for charge in group}))

@@ -106,7 +106,7 @@ class Share(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Sum:
+class TotalInWork:
     """A total while it is worked out. Each rule takes out of ``left`` what it deals with, and says what becomes of it.
 
     ``claims`` are what was stated and cannot be checked; ``composed`` are shares that a rule composed itself.
@@ -158,7 +158,7 @@ def total(
     """
     charges = list(charges)
     counting = [charge for charge in charges if reserved or not charge.reserved]
-    found = Sum(
+    found = TotalInWork(
         left=counting,
         specification=specification,
         currency=currency or Currency(),
@@ -190,13 +190,13 @@ def total(
 # ---- rules: what is not simply added up --------------------------------------------------------------------
 
 
-def _unspent(found: Sum) -> None:
+def _unspent(found: TotalInWork) -> None:
     """Take out what was given up before anything random happened: it costs nothing."""
     if unspent := tuple(charge.number for charge in found.take([charge for charge in found.left if not charge.spent])):
         found.free.append(Aside(entries=unspent, reason="aborted before anything random happened"))
 
 
-def _derived(found: Sum) -> None:
+def _derived(found: TotalInWork) -> None:
     """Take out what was computed from the output of others: it costs nothing (Proposition 2.5.4)."""
     derived: dict[str, list[int]] = {}
     taken = found.take([charge for charge in found.left if charge.derived_from])
@@ -212,7 +212,7 @@ def _derived(found: Sum) -> None:
         )
 
 
-def _included(found: Sum) -> None:
+def _included(found: TotalInWork) -> None:
     """Take out what the specification of another drawn entry covers already."""
     covered = {id_: charge.number for charge in found.left if charge.drawn for id_ in charge.includes}
     groups: dict[int, list[int]] = {}
@@ -225,7 +225,7 @@ def _included(found: Sum) -> None:
         found.claims.append(f"the specification of entry {whole} covers entry {numbers(entries)} as well")
 
 
-def _unspecified(found: Sum) -> None:
+def _unspecified(found: TotalInWork) -> None:
     """Take out releases without a specification: whatever they cost comes on top of every number."""
     unknown = found.take([charge for charge in found.left if charge.unspecified])
     found.unspecified = [Aside(entries=(charge.number,), reason=charge.unspecified) for charge in unknown]
@@ -235,7 +235,7 @@ def _unspecified(found: Sum) -> None:
     found.counted = found.left
 
 
-def _same_keys(found: Sum) -> None:
+def _same_keys(found: TotalInWork) -> None:
     """Let releases stand alone that use the same record keys: no bound is proven for them together."""
     then = {n: one.then for one in found.contradicted if isinstance(one.reliance, KeysAlone) for n in one.entries}
     for charge in found.take([charge for charge in found.left if charge.number in then]):
@@ -248,7 +248,7 @@ RARE_RULES: Final[tuple[tuple[Callable[[Charge], bool], str], ...]] = (
 )
 
 
-def _rare(found: Sum) -> None:
+def _rare(found: TotalInWork) -> None:
     for concerns, module in RARE_RULES:
         if any(map(concerns, found.left)):
             import_module(module).settle(found)
@@ -265,7 +265,7 @@ def _without(left_out: set[str], charges: list[Charge]) -> list[Charge]:
 # ---- composition -------------------------------------------------------------------------------------------
 
 
-def _parts(found: Sum, *, beside: bool) -> tuple[list[SummedEntries], tuple[Problem, ...]]:
+def _parts(found: TotalInWork, *, beside: bool) -> tuple[list[SummedEntries], tuple[Problem, ...]]:
     """Compose what is left, and say why there is more than one part; ``beside`` says that there are other releases.
 
     Equal specifications are grouped first: k of them compose as one of them k times, exactly.
@@ -288,7 +288,7 @@ def _parts(found: Sum, *, beside: bool) -> tuple[list[SummedEntries], tuple[Prob
     return parts, tuple(apart)
 
 
-def _rested(part: SummedEntries, found: Sum, group: list[Share], *, beside: bool) -> SummedEntries:
+def _rested(part: SummedEntries, found: TotalInWork, group: list[Share], *, beside: bool) -> SummedEntries:
     """Return a part that assumes what was stated and cannot be checked, and nothing that the ledger contradicts."""
     promise = beside_others(part.specification) if beside else part.specification
     assumed = tuple(dict.fromkeys((*promise.assumptions, *found.claims)))
