@@ -36,7 +36,7 @@ RUNS = (
     "stirred synth massachusetts-1940 --out ma",
     "stirred swap ma/households.parquet --match state,size --swap county --rate 50% "
     "--table 'county x tenure' --out release --quiet",
-    "stirred compare plan.toml --family --out family.html",
+    "stirred compare plan.toml --out family.html",
     "stirred demo census-2020 --out census --quiet",
 )
 # Page, picture, and how much of the page is shown.
@@ -76,7 +76,7 @@ def main() -> None:
     """Make all pictures."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compared = "stirred spec compare das-2020 psa-2020-state-county-5pct"
+        compared = "stirred compare das-2020 psa-2020-state-county-5pct"
         draw(compared, ran(compared, folder=folder), PICTURES / "compare.svg")
         (folder / "plan.toml").write_text(PLAN, encoding="utf-8")
         for command in RUNS:

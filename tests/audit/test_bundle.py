@@ -466,7 +466,7 @@ def test_problems_come_first_and_what_was_right_under_a_heading_of_its_own(bundl
     RATES(bundle)
     retell(bundle)
     capsys.readouterr()
-    assert command(["audit", "bundle", str(bundle)]) == 1
+    assert command(["check", str(bundle)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Audit of {bundle}: failed"
     assert lines.index("Problems") == 2 < lines.index("Found right")
@@ -477,7 +477,7 @@ def test_problems_come_first_and_what_was_right_under_a_heading_of_its_own(bundl
 def test_a_folder_that_is_no_bundle_is_refused(content: list[str], tmp_path: Path, capsys: Out) -> None:
     for name in content:
         (tmp_path / name).write_text("hello")
-    assert command(["audit", "bundle", str(tmp_path)]) == 2
+    assert command(["check", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "this is not a bundle" in err
@@ -486,7 +486,7 @@ def test_a_folder_that_is_no_bundle_is_refused(content: list[str], tmp_path: Pat
 
 def test_the_public_folder_alone_is_audited_and_says_what_it_could_not(made: Path, capsys: Out) -> None:
     capsys.readouterr()
-    assert command(["audit", "bundle", str(made / "permutation" / "public"), "--json"]) == 0
+    assert command(["check", str(made / "permutation" / "public"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["passed"]
     assert any(text.startswith("checksums: ") for text in facts["unchecked"])
@@ -503,11 +503,11 @@ def test_where_nothing_was_read_nothing_is_said_of_a_test_run(bundle: Path) -> N
 
 def test_an_infinite_budget_passes_with_a_plain_warning(made: Path, capsys: Out) -> None:
     capsys.readouterr()
-    assert command(["audit", "bundle", str(made / "nothing promised")]) == 0
+    assert command(["check", str(made / "nothing promised")]) == 0
     out = capsys.readouterr().out
     assert "passed, but read the warning" in out
     assert "nothing is promised: the loss is infinite" in out
-    assert command(["audit", "bundle", str(made / "permutation")]) == 0
+    assert command(["check", str(made / "permutation")]) == 0
     assert "nothing is promised" not in capsys.readouterr().out
 
 

@@ -147,7 +147,7 @@ def test_a_file_that_ends_the_process_is_a_finding_of_the_command(
     bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
     monkeypatch.setattr(child, "_READS", "tests.audit.deadly:reads")
-    assert command(["audit", "bundle", str(bundle), "--json"]) == 1
+    assert command(["check", str(bundle), "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert "it ends the process that reads it" in json.dumps(said)
 

@@ -285,7 +285,7 @@ def test_the_command_ends_with_1_and_names_every_broken_file(records: Path, caps
     for name in ("invariants.parquet", "strata.parquet"):
         add(f"public/{name}", GARBAGE)(records)
     retell(records)
-    assert command(["audit", "bundle", str(records), "--json"]) == 1
+    assert command(["check", str(records), "--json"]) == 1
     facts = json.loads(capsys.readouterr().out)
     assert not facts["passed"]
     text = json.dumps(facts["problems"])

@@ -8,9 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stirred.cli.advice_shown import plan_of
+from stirred.cli.advise import AdviseOptions, plan_of
 from stirred.cli.main import run
-from stirred.cli.swap_options import NOWHERE, Options
 from stirred.data.synth.census import CensusPlan, write_census
 from stirred.release.advice import propose
 from stirred.release.plan_file import read_plan, write_plan
@@ -29,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-ASK = ["plan", "homes.parquet", "--swap", "county", "--id", "hid"]
+ASK = ["advise", "homes.parquet", "--swap", "county", "--id", "hid"]
 
 
 def test_the_proposal_comes_with_the_five_answers_and_the_others(
@@ -73,7 +72,7 @@ def test_json_carries_all_numbers(folder: Path, capsys: pytest.CaptureFixture[st
         assert each["undisturbed"][0]["area"] == "C"
         assert each["smallest_area"]["records"] == 20
     assert "concessions" not in facts
-    assert run([*ASK, "--advise", "--json"]) == 0
+    assert run([*ASK, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["meets_all"] is True
     assert facts["proposal"]["share_changed"] >= 0.05
@@ -102,10 +101,10 @@ def test_the_written_plan_is_carried_out_and_keeps_what_must_be_exact(
 
 def test_a_plan_is_never_written_over_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.toml").write_text("mine", encoding="utf-8")
-    assert run([*ASK, "--epsilon", "3", "--advise", "--write", "plan.toml"]) == 2
+    assert run([*ASK, "--epsilon", "3", "--write", "plan.toml"]) == 2
     assert "something is already there" in capsys.readouterr().err
     assert Path("plan.toml").read_text(encoding="utf-8") == "mine"
-    assert run([*ASK, "--epsilon", "3", "--advise", "--write", "nowhere/plan.toml"]) == 2
+    assert run([*ASK, "--epsilon", "3", "--write", "nowhere/plan.toml"]) == 2
     assert "its parent folder does not exist" in capsys.readouterr().err
 
 
@@ -126,14 +125,11 @@ def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path)
     Path("plans").mkdir()
     homes = pl.read_parquet("homes.parquet").drop("hid")
     advice = propose(homes, swap="county", exact=["county x size"], epsilon=9)
-    asked = Options(
-        file=Path("homes.parquet"), match=None, swap=["county"], rate=None, hold=None, id=["hid"], persons=None,
-        hid=None, codebook=None, unit="household", out=NOWHERE,
-    )  # fmt: skip
+    options = AdviseOptions(file=Path("homes.parquet"), swap=["county"], id=["hid"])
     for number, each in enumerate(advice.proposals):
         path = Path("plans") / f"{number}.toml"
         write_plan(
-            plan_of(each.section, advice.wishes.exact, asked, path),
+            plan_of(each.section, advice.wishes.exact, options, path),
             path,
             remarks=["a remark\nof two lines, with = and [brackets]"],
         )
@@ -148,16 +144,12 @@ def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path)
     [
         (["--exact", "county x sise"], "--exact 'county x sise'"),
         (["--undisturbed", "Nantucket"], "--undisturbed 'Nantucket'"),
-        (["--advise", "--epsilon", "0"], "--epsilon"),
-        (["--advise", "--epsilon", "abc"], "--epsilon"),
+        (["--epsilon", "0"], "--epsilon"),
+        (["--epsilon", "abc"], "--epsilon"),
         (["--at-most", "5%"], "--at-most"),
         (["--changed", "7"], "--changed"),
-        (["--advise", "--match", "size"], "--match"),
-        (["--advise", "--rate", "1/2"], "--rate"),
-        (["--advise", "--mechanism", "mallows"], "--mechanism"),
-        (["--advise", "--set", "redraw_law=uniform"], "--set"),
-        (["--advise", "--expect-from", "margins"], "--expect-from"),
-        (["--advise", "--geography", "county,size"], "--geography"),
+        (["--set", "redraw_law=uniform"], "--set redraw_law"),
+        (["--geography", "county,size"], "--swap"),
         (["--exact", "county x size x tenure", "--hold", "size,tenure"], "hold"),
     ],
 )
@@ -171,16 +163,18 @@ def test_wrong_wishes_are_refused_with_what_where_and_remedy(
 
 
 def test_a_plan_has_no_wishes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*ASK, "--advise", "--write", "plan.toml"]) == 0
+    assert run([*ASK, "--write", "plan.toml"]) == 0
     capsys.readouterr()
     assert run(["plan", "plan.toml", "--undisturbed", "C"]) == 2
+    assert "`stirred plan --undisturbed` is now `stirred advise`" in capsys.readouterr().err
+    assert run(["advise", "plan.toml", "--undisturbed", "C"]) == 2
     assert "the plan file already fixes match and swap" in capsys.readouterr().err
 
 
 def test_a_file_with_nothing_to_swap_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     homes = pl.DataFrame({"county": ["A", "B"], "size": [1, 2], "tenure": ["owned", "rented"]})
     homes.write_csv("apart.csv")
-    assert run(["plan", "apart.csv", "--swap", "county", "--exact", "county x size"]) == 2
+    assert run(["advise", "apart.csv", "--swap", "county", "--exact", "county x size"]) == 2
     assert "nothing can be swapped: no group of records by size" in capsys.readouterr().err
 
 
@@ -191,8 +185,8 @@ def test_the_synthetic_census_with_its_persons(
     write_census(tmp_path / "census", plan=CensusPlan(households=3_000, seed=1))
     monkeypatch.chdir(tmp_path)
     ask = [
-        "plan", "census/households.parquet", "--persons", "census/persons.parquet", "--hid", "hid", "--swap", "county",
-        "--codebook", "census/codebook.toml", "--hold", "size,tenure,household_type,age,sex",
+        "advise", "census/households.parquet", "--persons", "census/persons.parquet", "--hid", "hid", "--swap",
+        "county", "--codebook", "census/codebook.toml", "--hold", "size,tenure,household_type,age,sex",
     ]  # fmt: skip
     assert run([*ask, "--exact", "county x age"]) == 2
     assert '"age" belongs to persons' in capsys.readouterr().err

@@ -131,7 +131,7 @@ def test_a_draft_declares_decimal_commas(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_proposal_with_a_doubt_that_refuses_ends_as_a_plan_does(capsys: pytest.CaptureFixture[str]) -> None:
     rows = "".join(f"{n},{n % 4},{n % 3},{'wxyz'[n % 4]}\n" for n in range(120))
     Path("homes.csv").write_text("hid,region,size,land\n" + rows)  # land tells the region
-    asked = ["plan", "homes.csv", "--id", "hid", "--swap", "region", "--exact", "region x size"]
+    asked = ["advise", "homes.csv", "--id", "hid", "--swap", "region", "--exact", "region x size"]
     shown = said(capsys, *asked)
     assert "doubt tells:land (refuses the release)" in shown
     assert "or accept it: --accept tells:land" in shown

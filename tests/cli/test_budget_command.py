@@ -1,4 +1,4 @@
-"""`stirred budget` as a user runs it: the numbers of the theorems, losses rounded up, and every refusal."""
+"""`stirred spec budget` as a user runs it: the numbers of the theorems, losses rounded up, and every refusal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LOSSES = [
 def test_the_loss_of_a_rate_is_that_of_the_theorem_rounded_up(
     stratum: str, rate: str, bound: Bound, loss: str, shown: str, command: Command
 ) -> None:
-    options = ("budget", "swap", "--stratum", stratum, "--rate", rate, "--bound", bound)
+    options = ("spec", "budget", "--stratum", stratum, "--rate", rate, "--bound", bound)
     facts = told(command, *options)
     assert (facts["epsilon_exact"], facts["bound"], facts["stratum"]) == (loss, bound, int(stratum))
     assert rounded_up(facts["epsilon"], loss)
@@ -84,7 +84,7 @@ def test_bounds_from_below_are_rounded_down(
     stratum: str, rate: str, bound: Bound, least: str, shown: str, near: str, exists: str | None, below: str,
     command: Command,
 ) -> None:  # fmt: skip
-    options = ("budget", "swap", "--stratum", stratum, "--rate", rate, "--bound", bound)
+    options = ("spec", "budget", "--stratum", stratum, "--rate", rate, "--bound", bound)
     facts = told(command, *options)
     assert facts["smallest_epsilon_exact"] == least
     assert rounded_up(facts["smallest_epsilon"], least)
@@ -97,7 +97,7 @@ def test_bounds_from_below_are_rounded_down(
 
 
 def test_a_rate_written_in_any_way_is_the_same_rate(command: Command) -> None:
-    told_of = [told(command, "budget", "swap", "--stratum", "10", "--rate", r) for r in ("5%", "1/20", "0.05", "5e-2")]
+    told_of = [told(command, "spec", "budget", "--stratum", "10", "--rate", r) for r in ("5%", "1/20", "0.05", "5e-2")]
     assert told_of == [told_of[0]] * 4
     assert (told_of[0]["rate"], told_of[0]["rate_exact"]) == (0.05, "1/20")
 
@@ -105,7 +105,7 @@ def test_a_rate_written_in_any_way_is_the_same_rate(command: Command) -> None:
 @pytest.mark.parametrize("rate", ["0", "1"])
 @pytest.mark.parametrize("bound", ["paper", "sharp"])
 def test_at_rate_nought_and_one_nothing_is_promised(rate: str, bound: str, command: Command) -> None:
-    options = ("budget", "swap", "--stratum", "10", "--rate", rate, "--bound", bound)
+    options = ("spec", "budget", "--stratum", "10", "--rate", rate, "--bound", bound)
     facts = told(command, *options)
     assert (facts["epsilon"], facts["epsilon_exact"], facts["existential_bound"]) == ("inf", "inf", "inf")
     text = words(command, *options)
@@ -115,9 +115,9 @@ def test_at_rate_nought_and_one_nothing_is_promised(rate: str, bound: str, comma
 
 
 def test_where_nothing_can_be_swapped_a_loss_of_nought_is_no_protection(command: Command) -> None:
-    facts = told(command, "budget", "swap", "--stratum", "0", "--rate", "5%")
+    facts = told(command, "spec", "budget", "--stratum", "0", "--rate", "5%")
     assert (facts["epsilon"], facts["smallest_epsilon"], facts["existential_bound"]) == (0, 0, 0)
-    text = words(command, "budget", "swap", "--stratum", "0", "--rate", "5%")
+    text = words(command, "spec", "budget", "--stratum", "0", "--rate", "5%")
     assert text.endswith("the file is published as it is, and a loss of 0 is not protection.")
 
 
@@ -139,7 +139,7 @@ TARGETS = [
 def test_both_rates_of_a_target_reach_it_and_the_usable_ones_do_not_exceed_it(
     stratum: str, epsilon: str, bound: Bound, rates: list[str], percent: str, command: Command
 ) -> None:
-    options = ("budget", "swap", "--stratum", stratum, "--epsilon", epsilon, "--bound", bound)
+    options = ("spec", "budget", "--stratum", stratum, "--epsilon", epsilon, "--bound", bound)
     facts = told(command, *options)
     assert (facts["rates_exact"], facts["relative_to"]) == (rates, COMPANIONS)
     assert all(rounded_up(double, rate) for double, rate in zip(facts["rates"], rates, strict=True))
@@ -158,7 +158,7 @@ def test_both_rates_of_a_target_reach_it_and_the_usable_ones_do_not_exceed_it(
 def test_a_printed_rate_keeps_the_decimals_without_which_its_loss_is_above_the_target(command: Command) -> None:
     """So close to the smallest loss, the nearest double of the rate already loses more."""
     least = "1.1989476363991853"
-    text = words(command, "budget", "swap", "--stratum", "10", "--epsilon", least)
+    text = words(command, "spec", "budget", "--stratum", "10", "--epsilon", least)
     low, high = text.split("to use ")[1].split(":")[0].split(" or ")
     for rate in (low, high):
         assert bounded_psa_epsilon(Fraction(rate), largest_stratum=10, bound="paper") <= exact(least)
@@ -167,8 +167,8 @@ def test_a_printed_rate_keeps_the_decimals_without_which_its_loss_is_above_the_t
 
 
 def test_an_infinite_target_is_given_no_rate_to_use(command: Command) -> None:
-    assert told(command, "budget", "swap", "--stratum", "10", "--epsilon", "inf")["rates_exact"] == ["0", "1"]
-    text = words(command, "budget", "swap", "--stratum", "10", "--epsilon", "inf")
+    assert told(command, "spec", "budget", "--stratum", "10", "--epsilon", "inf")["rates_exact"] == ["0", "1"]
+    text = words(command, "spec", "budget", "--stratum", "10", "--epsilon", "inf")
     assert "Nothing is promised, and every rate will do" in text
     assert "to use" not in text
 
@@ -188,7 +188,7 @@ def bun_steinke(rho2: str, delta: str) -> str:
     [("55.371", "1e-10", "126.79"), ("2.63", "1e-10", "18.20"), ("15.29", "1e-10", "52.82"), ("1", "1e-6", "8.44")],
 )
 def test_zcdp_converts_as_the_census_bureau_does(rho2: str, delta: str, shown: str, command: Command) -> None:
-    options = ("budget", "convert", "--rho2", rho2, "--delta", delta)
+    options = ("spec", "budget", "--rho2", rho2, "--delta", delta)
     assert shown == bun_steinke(rho2, delta)
     facts = told(command, *options)
     assert (facts["delta"], facts["method"]) == (float(delta), "bun-steinke")
@@ -202,7 +202,7 @@ def test_zcdp_converts_as_the_census_bureau_does(rho2: str, delta: str, shown: s
 
 
 def test_the_other_conversion_is_tighter_and_named(command: Command) -> None:
-    options = ("budget", "convert", "--rho2", "55.371", "--delta", "1e-10")
+    options = ("spec", "budget", "--rho2", "55.371", "--delta", "1e-10")
     tight, usual = told(command, *options, "--method", "cks"), told(command, *options)
     assert (tight["method"], Exact.parse(tight["epsilon_exact"]).shown()) == ("cks", "125.08")
     assert tight["epsilon"] < usual["epsilon"]
@@ -211,7 +211,7 @@ def test_the_other_conversion_is_tighter_and_named(command: Command) -> None:
 
 @pytest.mark.parametrize(("rho2", "epsilon"), [("0", 0), ("inf", "inf")])
 def test_no_loss_and_an_infinite_one_stay_what_they_are(rho2: str, epsilon: float | str, command: Command) -> None:
-    assert told(command, "budget", "convert", "--rho2", rho2, "--delta", "1e-10")["epsilon"] == epsilon
+    assert told(command, "spec", "budget", "--rho2", rho2, "--delta", "1e-10")["epsilon"] == epsilon
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_no_loss_and_an_infinite_one_stay_what_they_are(rho2: str, epsilon: floa
 def test_copies_of_a_record_square_into_the_budget(
     copies: int, rho2: str, shown: str, epsilon: str, command: Command
 ) -> None:
-    options = ("budget", "duplicates", "--rho2", "55.371", "--copies", str(copies), "--delta", "1e-10")
+    options = ("spec", "budget", "--rho2", "55.371", "--copies", str(copies), "--delta", "1e-10")
     assert epsilon == bun_steinke(shown, "1e-10")
     facts = told(command, *options)
     assert (facts["copies"], facts["rho2_per_record_exact"], facts["rho2_exact"]) == (copies, "55371/1000", rho2)
@@ -239,7 +239,7 @@ def test_copies_of_a_record_square_into_the_budget(
 
 
 def test_a_loss_given_as_a_formula_stays_one(command: Command) -> None:
-    facts = told(command, "budget", "duplicates", "--rho2", "ln(3)", "--copies", "2", "--delta", "1e-10")
+    facts = told(command, "spec", "budget", "--rho2", "ln(3)", "--copies", "2", "--delta", "1e-10")
     assert facts["rho2_exact"] == "4*ln(3)"
 
 
@@ -252,8 +252,15 @@ STRATUM = (
     "write 0 if no stratum has two different records, otherwise 2 or more: a single record has nobody to swap with"
 )
 DELTA = "choose a delta above 0 and below 1, far below one over the number of records"
-INTEGER = "Input should be a valid integer, unable to parse string as an integer"
-EITHER = ("stirred budget swap", "give either --rate or --epsilon", "such as --rate 5%")
+INTEGER = "is not a whole number"
+HELP = "see --help for what it takes"
+IDLE = ("this option has no effect here", "leave it out, or see --help")
+WHICH = (
+    "stirred spec budget",
+    "give either --stratum or --rho2",
+    "such as --stratum 1000 --rate 5%, or --rho2 1 --delta 1e-10",
+)
+EITHER = ("stirred spec budget", "give either --rate or --epsilon", "such as --rate 5%")
 ABSURD = ("--rho2", "a loss above 1,000,000,000,000 promises nothing", "write 'inf', or check the number")
 ASK = "or make the largest stratum smaller (which adds invariants, and so protects less)"
 
@@ -265,59 +272,58 @@ def too_small(epsilon: str) -> tuple[str, str, str]:
 
 TINY = ("--delta", "1e-10")
 REFUSALS: list[tuple[list[str], tuple[str, str, str]]] = [
-    (["swop"], ("stirred budget", "No such command 'swop'. Did you mean 'swap'?", "see `stirred budget --help`")),
-    (["swap", "--rate", "5%"],
-     ("stirred budget swap", "Missing option '--stratum'", "see `stirred budget swap --help`")),
-    (["swap", "--stratum", "ten", "--rate", "5%"],
-     ("stirred budget swap", f"Invalid value for '--stratum': {INTEGER}", "see `stirred budget swap --help`")),
-    (["swap", "--stratum", "10"], EITHER),
-    (["swap", "--stratum", "10", "--rate", "5%", "--epsilon", "3"], EITHER),
-    (["swap", "--stratum", "10", "--rate", "5%", "--bound", "best"],
-     ("--bound", "there is no bound 'best'", "write paper or sharp")),
-    (["swap", "--stratum", "1", "--rate", "5%"], ("--stratum", "1 is not the size of a largest stratum", STRATUM)),
-    (["swap", "--stratum", "-4", "--epsilon", "3"], ("--stratum", "-4 is not the size of a largest stratum", STRATUM)),
-    (["swap", "--stratum", "10", "--rate", "5"],
+    (["--rate", "5%"], WHICH),
+    (["--stratum", "10", "--rate", "5%", "--rho2", "1"], WHICH),
+    (["--stratum", "10", "--rate", "5%", "--delta", "1e-10"], ("--delta", *IDLE)),
+    (["--rho2", "1", "--delta", "1e-10", "--rate", "5%"], ("--rate", *IDLE)),
+    (["--stratum", "ten", "--rate", "5%"], ("--stratum", f"'ten' {INTEGER}", HELP)),
+    (["--stratum", "10"], EITHER),
+    (["--stratum", "10", "--rate", "5%", "--epsilon", "3"], EITHER),
+    (["--stratum", "10", "--rate", "5%", "--bound", "best"],
+     ("--bound", "'best' is not known", "one of paper, sharp")),
+    (["--stratum", "1", "--rate", "5%"], ("--stratum", "1 is not the size of a largest stratum", STRATUM)),
+    (["--stratum", "-4", "--epsilon", "3"], ("--stratum", "-4 is not the size of a largest stratum", STRATUM)),
+    (["--stratum", "10", "--rate", "5"],
      ("--rate", "5 is not a probability", f"{CHANCE}; did you mean 5%?")),
-    (["swap", "--stratum", "10", "--rate", "-1/20"], ("--rate", "-1/20 is not a probability", CHANCE)),
-    (["swap", "--stratum", "10", "--rate", "1/20/2"],
+    (["--stratum", "10", "--rate", "-1/20"], ("--rate", "-1/20 is not a probability", CHANCE)),
+    (["--stratum", "10", "--rate", "1/20/2"],
      ("--rate", "'1/20/2' is not a number that can be used here", NUMBER)),
-    (["swap", "--stratum", "10", "--epsilon", "much"], ("--epsilon", "'much' is not a loss", LOSS)),
-    (["swap", "--stratum", "10", "--epsilon", "-1"],
+    (["--stratum", "10", "--epsilon", "much"], ("--epsilon", "'much' is not a loss", LOSS)),
+    (["--stratum", "10", "--epsilon", "-1"],
      ("--epsilon", "-1 is negative", "write a loss of 0 or more")),
-    (["swap", "--stratum", "10", "--epsilon", "1"], too_small("1")),
-    (["swap", "--stratum", "10", "--epsilon", "1.1985"], too_small("1.1985")),
-    (["swap", "--stratum", "10", "--epsilon", "ln(3.31)"], too_small("1.196")),
-    (["swap", "--stratum", "10", "--epsilon", "1.19894763639"], too_small("1.198")),
-    (["swap", "--stratum", "10", "--epsilon", "ln(11)/2"],
+    (["--stratum", "10", "--epsilon", "1"], too_small("1")),
+    (["--stratum", "10", "--epsilon", "1.1985"], too_small("1.1985")),
+    (["--stratum", "10", "--epsilon", "ln(3.31)"], too_small("1.196")),
+    (["--stratum", "10", "--epsilon", "1.19894763639"], too_small("1.198")),
+    (["--stratum", "10", "--epsilon", "ln(11)/2"],
      ("--epsilon", "epsilon 1.20 is so close to the smallest possible that no usable rate reaches it",
       "ask for a slightly larger one")),
-    (["swap", "--stratum", "10", "--epsilon", "10001"],
+    (["--stratum", "10", "--epsilon", "10001"],
      ("--epsilon", "epsilon 10001 promises nothing: its rates cannot be told from 0 and 1", "ask for a smaller one")),
-    (["swap", "--stratum", "0", "--epsilon", "3"],
+    (["--stratum", "0", "--epsilon", "3"],
      ("--stratum", "no stratum is live, so every rate has epsilon 0",
       "choose the rate by other reasons; nothing is protected that swapping could change")),
-    (["convert", "--rho2", "1"],
-     ("stirred budget convert", "Missing option '--delta'", "see `stirred budget convert --help`")),
-    (["convert", "--rho2", "much", *TINY], ("--rho2", "'much' is not a loss", LOSS)),
-    (["convert", "--rho2", "-1", *TINY], ("--rho2", "-1 is negative", "write a loss of 0 or more")),
-    (["convert", "--rho2", "1e13", *TINY], ABSURD),
-    (["convert", "--rho2", "1", "--delta", "0"],
+    (["--rho2", "1"],
+     ("--delta", "is needed", "write such as --delta 1e-10")),
+    (["--rho2", "much", *TINY], ("--rho2", "'much' is not a loss", LOSS)),
+    (["--rho2", "-1", *TINY], ("--rho2", "-1 is negative", "write a loss of 0 or more")),
+    (["--rho2", "1e13", *TINY], ABSURD),
+    (["--rho2", "1", "--delta", "0"],
      ("--delta", "delta 0 allows no conversion: a positive budget of this kind never gives pure DP", DELTA)),
-    (["convert", "--rho2", "1", "--delta", "1"],
+    (["--rho2", "1", "--delta", "1"],
      ("--delta", "delta 1 allows no conversion: it would allow everything", DELTA)),
-    (["convert", "--rho2", "1", "--delta", "200"], ("--delta", "200 is not a probability", CHANCE)),
-    *((["convert", "--rho2", rho2, *TINY, "--method", "best"],
-       ("--method", "'best' is not a conversion", "choose bun-steinke or cks")) for rho2 in ("1", "0", "inf")),
-    (["duplicates", "--rho2", "1", "--copies", "0", *TINY],
+    (["--rho2", "1", "--delta", "200"], ("--delta", "200 is not a probability", CHANCE)),
+    *((["--rho2", rho2, *TINY, "--method", "best"],
+       ("--method", "'best' is not known", "one of bun-steinke, cks")) for rho2 in ("1", "0", "inf")),
+    (["--rho2", "1", "--copies", "0", *TINY],
      ("--copies", "0 is below 1", "count the person's own record too: 2 for one copy")),
-    (["duplicates", "--rho2", "1", "--copies", "1.5", *TINY],
-     ("stirred budget duplicates", f"Invalid value for '--copies': {INTEGER}",
-      "see `stirred budget duplicates --help`")),
-    (["duplicates", "--rho2", "1", "--copies", "2000000", *TINY], ABSURD),
-    (["duplicates", "--rho2", "1", "--copies", "2", "--delta", "x"],
+    (["--rho2", "1", "--copies", "1.5", *TINY],
+     ("--copies", f"'1.5' {INTEGER}", HELP)),
+    (["--rho2", "1", "--copies", "2000000", *TINY], ABSURD),
+    (["--rho2", "1", "--copies", "2", "--delta", "x"],
      ("--delta", "'x' is not a number that can be used here", NUMBER)),
-    (["duplicates", "--rho2", "inf", "--copies", "2", *TINY, "--method", "best"],
-     ("--method", "'best' is not a conversion", "choose bun-steinke or cks")),
+    (["--rho2", "inf", "--copies", "2", *TINY, "--method", "best"],
+     ("--method", "'best' is not known", "one of bun-steinke, cks")),
 ]  # fmt: skip
 
 
@@ -327,4 +333,4 @@ def test_a_wrong_sum_is_refused_with_what_where_and_remedy(
 ) -> None:
     where, what, remedy = problem
     meant = str(Problem(where=where, what=what, remedy=remedy))
-    assert command("budget", *arguments) == (2, "", f"{meant}\n")
+    assert command("spec", "budget", *arguments) == (2, "", f"{meant}\n")

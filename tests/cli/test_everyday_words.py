@@ -145,7 +145,11 @@ DROPS = '[[prepare]]\nstep = "drop"\ncolumn = "county"\n'
             "plan p.toml",
             "p.toml [[prepare]] entry 1: this step drops 'county', which [mechanism] names. Fix: leave the step out",
         ),
-        ("", f"swap {' '.join(ROLES)} --rate 1/2 --unit '' --out b", "--unit: it is empty. Fix: say what a record is"),
+        (
+            "",
+            f"swap {' '.join(ROLES)} --rate 1/2 --set unit= --out b",
+            "--set unit: it is empty. Fix: say what a record is",
+        ),
         (
             "",
             "derive round nowhere --out d",
@@ -171,5 +175,5 @@ def test_a_mistake_is_answered_with_what_it_is(
 
 def test_preparing_without_steps_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "p.toml").write_text(PLAN.format(steps="", rate="'1/2'"), encoding="utf-8")
-    assert run(["prepare", "homes.parquet", "--plan", "p.toml"]) == 0
+    assert run(["plan", "p.toml", "--prepared", "homes.parquet"]) == 0
     assert "p.toml has no steps: the mechanism sees the file as it is." in " ".join(capsys.readouterr().out.split())

@@ -43,9 +43,9 @@ def test_power_has_both_ends_rounded_outwards(command: Command) -> None:
 
 
 def test_required_posterior_and_density(command: Command) -> None:
-    found = told(command, "limits", "required", "--alpha", "5%", "--power", "80%", "--distance", "2")
+    found = told(command, "limits", "power", "--alpha", "5%", "--power", "80%", "--distance", "2")
     assert (found["loss_exact"], found["epsilon_exact"]) == ("ln(16)", "ln(4)")
-    assert "at least 2.78" in words(command, "limits", "required", "--alpha", "5%", "--power", "80%")
+    assert "at least 2.78" in words(command, "limits", "power", "--alpha", "5%", "--power", "80%")
     found = told(command, "limits", "posterior", "--prior", ".3", "--epsilon", "1", "--distance", "1")
     assert found["odds"] == pytest.approx([0.1361904714, 0.5381015262], abs=1e-9)
     assert found["stated"] == pytest.approx([0.1103638324, 0.8154845485], abs=1e-9)
@@ -73,8 +73,8 @@ def test_pufferfish_says_what_it_skipped(command: Command, tmp_path: Path) -> No
 
 
 def test_what_no_number_answers_is_said_in_words(command: Command) -> None:
-    assert "no finite epsilon" in words(command, "limits", "required", "--alpha", "5%", "--power", "1")
-    assert told(command, "limits", "required", "--alpha", "5%", "--power", "1")["loss"] == "inf"
+    assert "no finite epsilon" in words(command, "limits", "power", "--alpha", "5%", "--power", "1")
+    assert told(command, "limits", "power", "--alpha", "5%", "--power", "1")["loss"] == "inf"
     asked = ("limits", "posterior", "--prior", ".3", "--epsilon")
     assert "no assurance: epsilon times distance is 12" in words(command, *asked, "12")
     assert "no assurance" not in words(command, *asked, "10")
@@ -165,12 +165,11 @@ def test_numbers_beyond_every_double_and_at_the_bottom_are_still_json(command: C
     far = told(command, "limits", "density", "--epsilon", "1000", "--records", "1000", "--at", "500")
     assert (far["upper"], far["upper_exact"]) == ("inf", "500*exp(500000)")
     assert (
-        told(command, "limits", "required", "--alpha", "5%", "--power", "80%", "--distance", "1e-320")["epsilon"]
-        == "inf"
+        told(command, "limits", "power", "--alpha", "5%", "--power", "80%", "--distance", "1e-320")["epsilon"] == "inf"
     )
     lower = told(command, "limits", "power", "--alpha", "5%", "--epsilon", "inf")["lower"]
     assert str(lower) == "0.0"  # and not -0.0
-    assert "infinite" in words(command, "limits", "required", "--alpha", "0", "--power", "50%")
+    assert "infinite" in words(command, "limits", "power", "--alpha", "0", "--power", "50%")
 
 
 def test_explain_reads_a_specification_and_refuses_other_flavors_by_name(command: Command, tmp_path: Path) -> None:
@@ -199,8 +198,8 @@ def test_explain_reads_a_specification_and_refuses_other_flavors_by_name(command
         (["power", "--alpha", "5", "--epsilon", "1"], "--alpha"),
         (["power", "--alpha", ".05", "--epsilon", "-1"], "--epsilon"),
         (["power", "--alpha", ".05", "--epsilon", "1", "--distance", "x"], "--distance"),
-        (["required", "--alpha", ".05", "--power", "2"], "--power"),
-        (["required", "--alpha", ".05", "--power", ".5", "--distance", "0"], "--distance"),
+        (["power", "--alpha", ".05", "--power", "2"], "--power"),
+        (["power", "--alpha", ".05", "--power", ".5", "--distance", "0"], "--distance"),
         (["posterior", "--prior", "2", "--epsilon", "1"], "--prior"),
         (["density", "--epsilon", "1", "--records", "3"], "--at"),
         (["density", "--epsilon", "1", "--records", "3", "--at", "1", "--method", "best"], "--method"),

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stirred.cli.main import run
-from stirred.cli.swap_options import given_settings
+from stirred.cli.plan_options import given_settings
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Settings
 from tests.world import households

@@ -128,7 +128,9 @@ def test_remedies_of_a_plan_name_its_keys(patients: Path, capsys: pytest.Capture
     assert 'name it with id = ["born"] under [data]' in capsys.readouterr().err
     both = Doubt(kind="missing", about="a", what="", remedy=f"say so: {setting('missing', 'NA', planned=True)}")
     assert both.problem_of_plan.remedy.startswith('say so: missing = ["NA"] under [data]; or accept')
-    assert both.problem.remedy.startswith('say so: --missing NA (in a plan: missing = ["NA"] under [data]); or accept')
+    assert both.problem.remedy.startswith(
+        'say so: --set missing=NA (in a plan: missing = ["NA"] under [data]); or accept'
+    )
 
 
 # --- advice that is refused ------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ def test_values_of_a_step_are_set_apart(patients: Path, capsys: pytest.CaptureFi
     (patients / "one.csv").write_text("day\n2024-01-05\n2024-01-07\n")
     step = '\n[[prepare]]\nstep = "date"\ncolumn = "day"\nto = "month"\n'
     Path("plan.toml").write_text(TABLES.replace("patients.csv", "one.csv") + step)
-    assert run(["prepare", "one.csv", "--plan", "plan.toml"]) == 0
+    assert run(["plan", "plan.toml", "--prepared", "one.csv"]) == 0
     assert "1 value, 2024-01" in capsys.readouterr().out
 
 
@@ -257,6 +259,6 @@ def test_a_plan_of_any_mechanism_is_written(patients: Path, capsys: pytest.Captu
         "--set",
         "rho=1/2",
     ]
-    ask = ["plan", "patients.csv", "--id", "case", "--unit", "person", *options]
+    ask = ["plan", "patients.csv", "--id", "case", "--set", "unit=person", *options]
     assert run([*ask, "--write", "tables.toml"]) == 0, capsys.readouterr().err
     assert run(["plan", "tables.toml"]) == 0, capsys.readouterr().err

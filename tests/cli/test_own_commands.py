@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -13,10 +13,9 @@ import pytest
 import typer
 from pydantic import BaseModel, Field
 
-from stirred.cli import own_commands
 from stirred.cli.main import app as stirred
 from stirred.cli.main import run
-from stirred.mechanisms import registry
+from stirred.cli.places import PLACES, RENAMED, RENAMED_OPTIONS, CommandPlace
 from stirred.mechanisms.groups import GROUPS
 from stirred.mechanisms.protocol import Command, Grid, Outcome
 
@@ -37,18 +36,13 @@ def weigh(options: Options, progress: Any) -> Outcome:
 
 
 @pytest.fixture
-def scales(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def scales(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("scales_commands")
-    module.COMMANDS = (Command(name="weigh", help="Weigh a file.", options=Options, run=weigh),)  # type: ignore[attr-defined]
+    module.COMMANDS = (Command(name="weigh", help="Weigh a file.", options=Options, run=weigh, progress=True),)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "scales_commands", module)
-    for place in (registry, own_commands):
-        monkeypatch.setattr(place, "GROUPS", {"scales": ("scales_commands", "Weigh things.")})
+    monkeypatch.setitem(PLACES, "scales", CommandPlace("scales_commands", "Weigh things.", group=True))
     # The commands of this process were assembled without the group, and are kept.
     monkeypatch.setattr(typer.main, "get_command", typer.main.get_command.__wrapped__)  # type: ignore[attr-defined]
-    ((name, group),) = own_commands.own_groups()
-    stirred.add_typer(group, name=name)
-    yield
-    stirred.registered_groups.pop()
 
 
 @pytest.mark.usefixtures("scales")
@@ -93,5 +87,30 @@ def test_a_missing_argument_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_groups_are_listed_without_loading_their_commands() -> None:
     group = typer.main.get_command.__wrapped__(stirred)  # type: ignore[attr-defined]
+    assert group.commands.made == {}
     for name in GROUPS:
         assert group.commands[name]._built is None
+
+
+def test_the_list_of_commands_says_of_each_what_its_own_help_says_first() -> None:
+    group = typer.main.get_command(stirred)
+    for name, place in PLACES.items():
+        assert group.commands[name].help.splitlines()[0] == place.help, name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_old_name_of_a_command_answers_with_the_new_one(old: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*old.split(), "anything", "--json"]) == 2
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error["what"] == f"`stirred {old}` is now `stirred {RENAMED[old]}`"
+    new = RENAMED[old].split()
+    assert run([*takewhile(lambda word: word.islower() and not word.startswith("-"), new), "--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in new if word.startswith("--"))
+
+
+@pytest.mark.parametrize("old", RENAMED_OPTIONS)
+def test_an_old_option_answers_with_the_new_one(old: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command, option = old.split()
+    assert run([command, "anything", option, "1"]) == 2
+    assert capsys.readouterr().err == f"`stirred {old}` is now {RENAMED_OPTIONS[old]}.\n"

@@ -25,7 +25,7 @@ CASES = {
     "plan with codebook": ["plan", "homes.csv", "--rate", "1/2", *SWAP, "--codebook", "codebook.toml"],
     "swap with codebook": ["swap", "homes.csv", "--rate", "1/2", *SWAP, "--codebook", "codebook.toml", "--out", "out"],
     "release with codebook": ["release", "plan.toml"],
-    "levels that do not nest": ["plan", "homes.csv", "--geography", "county", "--geography", "tenure", "--id", "hid"],
+    "levels that do not nest": ["advise", "homes.csv", "--geography", "county", "--geography", "tenure", "--id", "hid"],
     "values of a response": [
         *(
             "plan",
@@ -106,7 +106,7 @@ def test_a_fault_of_ours_quotes_nothing_in_json(
     def broken(*_: object) -> None:
         raise KeyError("Atlantis")
 
-    monkeypatch.setattr("stirred.release.prepared.prepare", broken)
+    monkeypatch.setattr("stirred.cli.plan.prepare", broken)
     assert run(["plan", "homes.csv", "--rate", "1/2", *SWAP, "--json"]) == 1
     told = capsys.readouterr()
     assert json.loads(told.out)["errors"][0]["what"] == "this is a fault in stirred, not in your input (KeyError)"
@@ -115,9 +115,9 @@ def test_a_fault_of_ours_quotes_nothing_in_json(
 
 @pytest.mark.usefixtures("folder")
 def test_missing_texts_are_declared_by_options(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["plan", "homes.csv", "--rate", "1/2", *SWAP, "--missing", "Atlantis,NA"]
+    arguments = ["plan", "homes.csv", "--rate", "1/2", *SWAP, "--set", "missing=Atlantis,NA"]
     assert run(arguments) == 2
     assert "values are missing in the swap variable (1 row: 4)" in capsys.readouterr().err
-    assert run([*arguments, "--missing-as", "code"]) == 0
-    assert run([*arguments, "--missing-as", "area"]) == 2
-    assert "--missing-as" in capsys.readouterr().err
+    assert run([*arguments, "--set", "missing_as=code"]) == 0
+    assert run([*arguments, "--set", "missing_as=area"]) == 2
+    assert "--set missing_as" in capsys.readouterr().err

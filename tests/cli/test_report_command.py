@@ -30,8 +30,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def done(place: Path, *command: str) -> str:
-    result = stirred("report", *command, cwd=place)
+def done(place: Path, *words: str) -> str:
+    result = stirred(*(words if words[0] == "compare" else ("report", *words)), cwd=place)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -43,8 +43,8 @@ def refused(place: Path, *command: str) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize("words", [("swap-out",), ("show", "swap-out"), ("site",), ("--edition", "public", "swap-out")])
-def test_the_public_edition_is_told_with_or_without_the_command(place: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [("swap-out",), ("site",), ("--edition", "public", "swap-out")])
+def test_the_public_edition_is_told_unless_another_is_asked_for(place: Path, words: tuple[str, ...]) -> None:
     told = " ".join(done(place, *words).split())
     assert told.startswith("edition public page")
     assert "negative numbers none among" in told
@@ -78,8 +78,6 @@ def test_json_has_the_facts_of_the_page_and_the_specification(place: Path) -> No
         (("nowhere",), "there is no such folder"),
         (("site/report.html",), "this is a file, not a folder"),
         (("swap",), "this is not a bundle"),
-        (("compare", "swap-out"), "one release has nothing beside it"),
-        (("compare", "swap-out", "site", "--edition", "internal"), "it has no internal part"),
         (("swap-out", "--edition", "internal", "--out", "swap-out/public/in.html"), "must not stand among public"),
     ],
 )
@@ -87,6 +85,11 @@ def test_what_cannot_be_handed_out_is_refused(place: Path, words: tuple[str, ...
     before = sorted(place.rglob("*"))
     assert says in refused(place, *words)
     assert sorted(place.rglob("*")) == before
+
+
+def test_of_what_was_published_no_internal_editions_are_compared(place: Path) -> None:
+    result = stirred("compare", "swap-out", "site", "--edition", "internal", cwd=place)
+    assert (result.returncode, "it has no internal part" in result.stderr) == (2, True)
 
 
 def test_a_page_that_was_changed_is_refused(place: Path, tmp_path: Path) -> None:

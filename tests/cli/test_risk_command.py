@@ -276,7 +276,9 @@ def test_persons_are_found_in_records_and_in_tables_and_results_stay_inside(
     (tmp_path / "other").mkdir()
     errors = found_again(capsys, *files, "--out", tmp_path / "other", "--reidentify", "records", code=2)["errors"]
     assert "something else is already there" in str(errors)
-    tables = found_again(capsys, *files, "--out", tmp_path / "tables", "--reidentify", "tables", "--coverage", "0.9")
+    tables = found_again(
+        capsys, *files, "--out", tmp_path / "tables", "--reidentify", "tables", "--made", "coverage=0.9"
+    )
     persons = tables["reidentification"]["persons"]
     assert persons["nonmodal unique, one solution"]["precision"] == 1
     each = persons["one nonmodal unique in each area"]
@@ -318,7 +320,7 @@ def test_a_real_attackers_file_finds_whom_a_made_one_finds(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--coverage", "0.5"], "there is nothing to match"),
+        (["--made", "coverage=0.5"], "there is nothing to match"),
         (["--reidentify", "names"], "cannot be matched to"),
         (["--reidentify", "records"], "only the confidential records say who was found"),
         (["--reidentify", "tables", "--tables", "pl", "--truth", "plan.toml"], "only in the tables of a summary file"),
@@ -333,7 +335,10 @@ def test_a_real_attackers_file_finds_whom_a_made_one_finds(
             ["--reidentify", "records", "--truth", "plan.toml", "--attacker", "codes.csv", "--id", "hid,pid"],
             "no value is one of the confidential file",
         ),
-        (["--reidentify", "records", "--truth", "plan.toml", "--coverage", "0"], "nobody is in the attacker's file"),
+        (
+            ["--reidentify", "records", "--truth", "plan.toml", "--made", "coverage=0"],
+            "nobody is in the attacker's file",
+        ),
         (["--truth", "bundle"], "this is a release, not the confidential records"),
         (
             [
@@ -345,7 +350,7 @@ def test_a_real_attackers_file_finds_whom_a_made_one_finds(
                 "few.csv",
                 "--id",
                 "pid",
-                "--coverage=.5",
+                "--made=coverage=.5",
             ],
             "a real file has its own coverage",
         ),

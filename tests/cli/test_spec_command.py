@@ -57,17 +57,17 @@ def test_a_definition_is_shown_with_its_toys(command: Command) -> None:
 
 
 def test_two_definitions_are_compared_with_a_value_for_their_letters_and_by_the_map(command: Command) -> None:
-    found = told(command, "spec", "compare", "pure-dp", "zcdp", "--budget", "1")
+    found = told(command, "compare", "pure-dp", "zcdp", "--budget", "1")
     assert found["overall"] == "stronger"  # the remedy that the comparison of two letters names
-    found = told(command, "spec", "compare", "event-dp", "free-lunch")
+    found = told(command, "compare", "event-dp", "free-lunch")
     ways = [line.partition(":")[0] for line in found["map"]]
     assert ways == ["free-lunch implies user-dp", "user-dp implies event-dp"]
     assert "2 back" in found["map"][1]
-    shown = words(command, "spec", "compare", "user-dp", "event-dp")
+    shown = words(command, "compare", "user-dp", "event-dp")
     assert "Neither was derived from the other" in shown
     assert "user-dp implies event-dp: decided on 2 x 2 bits" in shown
-    assert told(command, "spec", "compare", "edge-dp", "pure-dp")["map"] == []
-    assert told(command, "spec", "compare", "das-2020", "pure-dp")["map"] == []
+    assert told(command, "compare", "edge-dp", "pure-dp")["map"] == []
+    assert told(command, "compare", "das-2020", "pure-dp")["map"] == []
 
 
 def test_a_letter_is_not_said_to_be_free_of_manoeuvres(command: Command) -> None:
@@ -77,7 +77,7 @@ def test_a_letter_is_not_said_to_be_free_of_manoeuvres(command: Command) -> None
     code, out, _ = command("spec", "lint", "edge-dp", "--before", "node-dp", "--budget", "1", "--json")
     assert code == 1
     assert "fell-by-unit" in [finding["check"] for finding in json.loads(out)["findings"]]
-    code, out, _ = command("spec", "compare", "das-2020", "das-2020-topdown", "--budget", "1", "--json")
+    code, out, _ = command("compare", "das-2020", "das-2020-topdown", "--budget", "1", "--json")
     assert code == 2
     assert json.loads(out)["errors"][0]["where"] == "--budget"
 
@@ -135,7 +135,7 @@ def test_a_definition_holds_nothing_fixed_but_what_its_distance_fixes(command: C
 def test_explain_tells_the_same_in_words_and_as_json(name: str, command: Command) -> None:
     entry = catalogue.load(name)
     meant = explain(entry.specification)
-    assert told(command, "spec", "explain", name) == {
+    assert told(command, "spec", "show", "--explain", name) == {
         "title": entry.title,
         "notation": entry.specification.notation,
         "not_protected": list(meant.not_protected),
@@ -144,7 +144,7 @@ def test_explain_tells_the_same_in_words_and_as_json(name: str, command: Command
         "why_not_compare": meant.why_not_compare,
         "assumptions": list(meant.assumptions),
     }
-    shown = words(command, "spec", "explain", name)
+    shown = words(command, "spec", "show", "--explain", name)
     order = [entry.title, *meant.not_protected, *(a.answer for a in meant.answers), meant.how_to_read]
     places = [shown.find(flat(line)) for line in (*order, meant.why_not_compare, *meant.assumptions)]
     assert -1 not in places
@@ -155,10 +155,12 @@ def test_explain_tells_the_same_in_words_and_as_json(name: str, command: Command
 @pytest.mark.parametrize(("value", "shown"), [("1", "ε=1"), ("ln(3)", "ε=1.10"), ("2/3", "ε=0.667"), ("inf", "ε=inf")])
 def test_a_letter_gets_the_value_of_budget_rounded_up(value: str, shown: str, command: Command) -> None:
     chosen = load("pure-dp").with_budget(value)
-    for subcommand in ("show", "explain"):
-        assert f"{shown} at distance 1" in words(command, "spec", subcommand, "pure-dp", "--budget", value)
+    for more in ([], ["--explain"]):
+        assert f"{shown} at distance 1" in words(command, "spec", "show", "pure-dp", *more, "--budget", value)
     assert told(command, "spec", "show", "pure-dp", "--budget", value) == to_document(chosen)
-    assert told(command, "spec", "explain", "pure-dp", "--budget", value)["notation"].startswith(f"{shown}-DP(")
+    assert told(command, "spec", "show", "--explain", "pure-dp", "--budget", value)["notation"].startswith(
+        f"{shown}-DP("
+    )
 
 
 # ---- files ----------------------------------------------------------------------------------------
@@ -180,8 +182,8 @@ def test_a_specification_in_toml_is_read_where_one_in_json_is(command: Command, 
     lines = [f"{key} = {toml_value(value)}" for key, value in SURVEY.items()]
     (tmp_path / "survey.toml").write_text("\n".join(lines), encoding="utf-8")
     assert from_document(told(command, "spec", "show", "survey.toml")) == from_document(SURVEY)
-    assert told(command, "spec", "compare", "survey.toml", "survey.toml")["overall"] == "equal"
-    for more in (["explain"], ["lint"], ["convert", "--output", "zcdp"], ["export", "--format", "markdown"]):
+    assert told(command, "compare", "survey.toml", "survey.toml")["overall"] == "equal"
+    for more in (["show", "--explain"], ["lint"], ["convert", "--output", "zcdp"], ["export", "--format", "markdown"]):
         assert command("spec", more[0], "survey.toml", *more[1:])[0] == 0
     assert command("ledger", "init", "a.ledger", "--dataset", "d")[0] == 0
     assert command("ledger", "add", "a.ledger", "survey.toml", "--mechanism", "noise")[0] == 0
@@ -208,7 +210,7 @@ def test_compare_gives_an_overall_verdict_only_where_one_follows(
     a: str, b: str, overall: str | None, command: Command
 ) -> None:
     meant = compare(load(a), load(b))
-    facts = told(command, "spec", "compare", a, b)
+    facts = told(command, "compare", a, b)
     prices, arrows = facts.pop("prices"), facts.pop("map")
     assert len(arrows) == (2 if (a, b) == ("pure-dp", "zcdp") else 0)  # by way of gaussian-dp
     assert [len(prices[name]) for name in ("first", "second")] == [len(load(n).multiverse.invariants) for n in (a, b)]
@@ -223,7 +225,7 @@ def test_compare_gives_an_overall_verdict_only_where_one_follows(
         "because": meant.because,
         "to_change": list(meant.to_change),
     }
-    shown = words(command, "spec", "compare", a, b)
+    shown = words(command, "compare", a, b)
     verdict = {"stronger": "the first is STRONGER", "weaker": "the first is WEAKER", "equal": "EQUAL"}
     for block in meant.blocks:
         assert flat(f"{block.question} {verdict.get(block.verdict, 'INCOMPARABLE')}: {block.reason}") in shown
@@ -236,7 +238,7 @@ def test_a_stated_factor_between_units_is_used_and_quoted(command: Command) -> N
     because = "a person lives in one household"
     factor = UnitFactor(old="household", new="person", factor=1, because=because)
     meant = compare(load(names[0]), load(names[1]), units=[factor])
-    facts = told(command, "spec", "compare", *names, "--kappa", " household : person = 1", "--because", because)
+    facts = told(command, "compare", *names, "--kappa", " household : person = 1", "--because", because)
     block = facts["blocks"]["input_premetric"]
     assert (block["verdict"], block["reason"]) == ("weaker", meant.blocks[2].reason)
     assert block["reason"].endswith(f"a change of one person changes at most 1 household record ({because})")
@@ -305,7 +307,7 @@ def test_an_export_is_printed_told_and_written_alike(
 def test_a_plan_file_is_not_taken_for_a_specification(tmp_path: Path, command: Command) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text('[data]\nfile = "homes.csv"\n[mechanism]\nname = "noisy-tables"\n', encoding="utf-8")
-    code, _, err = command("spec", "explain", str(plan))
+    code, _, err = command("spec", "show", "--explain", str(plan))
     assert code == 2
     assert f"this is a plan file, not a specification. Fix: run `stirred plan {plan}`" in " ".join(err.split())
     assert "missing" not in err

@@ -1,4 +1,4 @@
-"""`stirred spec price` and `stirred spec pull-back` as a user runs them."""
+"""`stirred compare` and `stirred spec pull-back` as a user runs them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tests.cli.running import Command, told, words
 
 
 def test_a_price_is_called_what_it_is(command: Command) -> None:
-    found = told(command, "spec", "price", "das-2020-topdown", "--count", "state=51")
+    found = told(command, "compare", "das-2020-topdown", "--count", "state=51")
     assert found["called"] == "a pragmatic equivalent, not a guarantee"
     assert found["prices"][0]["rho2"] == pytest.approx(15.1893302897, abs=1e-9)
     assert found["budget"] == "ρ²=15.29"
-    shown = words(command, "spec", "price", "das-2020-topdown", "--count", "state=51")
+    shown = words(command, "compare", "das-2020-topdown", "--count", "state=51")
     assert "a pragmatic equivalent, not a guarantee" in shown
     assert "protects nothing" in shown
 
 
 def test_prices_stand_in_a_comparison(command: Command) -> None:
     two = ["das-2020-topdown", "psa-2020-state-county-5pct", "--count", "state=51", "--count", "county=3143"]
-    found = told(command, "spec", "compare", *two)["prices"]
+    found = told(command, "compare", *two)["prices"]
     assert found["first"][0]["counts"] == 51
     assert found["second"][0]["counts"] == 3143
-    assert "priced as noise (a pragmatic equivalent, not a guarantee)" in words(command, "spec", "compare", *two)
-    assert command("spec", "compare", *two[:2], "--count", "planet=8")[0] == 2
-    assert command("spec", "compare", *two[:2], "--count", "state")[0] == 2
+    assert "priced as noise (a pragmatic equivalent, not a guarantee)" in words(command, "compare", *two)
+    assert command("compare", *two[:2], "--count", "planet=8")[0] == 2
+    assert command("compare", *two[:2], "--count", "state")[0] == 2
 
 
 def test_pull_back_prints_the_promise_about_the_file_before_and_writes_it(command: Command, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
 
     def call(*arguments: str) -> str:
         before = files()
-        assert run(["spec", *arguments]) == 2
+        assert run([*arguments] if arguments[0] == "compare" else ["spec", *arguments]) == 2
         out, err = capsys.readouterr()
         assert files() == before
         if "--json" not in arguments:
@@ -63,7 +63,7 @@ def test_a_specification_in_toml_is_checked_as_strictly(refused: Refused, text: 
 
 # ---- names and files ------------------------------------------------------------------------------
 
-EVERYWHERE = [("show",), ("explain",), ("compare", "das-2020"), ("compose", "das-2020"), ("convert", "--unit", "x"),
+EVERYWHERE = [("show",), ("compare", "das-2020"), ("compose", "das-2020"), ("convert", "--unit", "x"),
               ("lint",), ("lint", "das-2020", "--before"), ("export",)]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_a_name_unlike_any_other_is_refused_without_a_suggestion(command: tuple[
 
 EXAMPLE = "write a specification.json; `stirred spec export NAME --format json` gives an example"
 OUTPUTS = "one of pure, zcdp, approximate, gdp, renyi, tv, kl, hellinger, chi2"
-SCHEMA = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
+SCHEMA = "see `stirred plan --schema specification`, or an example from `stirred spec export NAME --format json`"
 FILES: list[tuple[bytes, list[tuple[str, str, str]]]] = [
     (b"[", [("", "this is not JSON (Expecting value: line 1 column 2 (char 1))", EXAMPLE)]),
     (b" \n", [("", "the file is empty", EXAMPLE)]),
@@ -148,21 +148,21 @@ def test_a_missing_file_is_named(name: str, refused: Refused) -> None:
 @pytest.mark.parametrize("name", ["folder", "./folder", "folder.json"])
 def test_a_folder_without_a_specification_is_named(name: str, refused: Refused) -> None:
     Path(name).mkdir()
-    assert refused("explain", name) == line(name, "this folder holds no specification.json", "name a bundle or a file")
+    assert refused("show", name) == line(name, "this folder holds no specification.json", "name a bundle or a file")
 
 
 # ---- options --------------------------------------------------------------------------------------
 
-BELOW = "is below 1, but whoever changes one person changes at least one record"
+BELOW = "is below 1, but a change of one person changes at least one record"
 LARGEST = "write the largest number of household records that one person changes, 1 or more"
 UNITS = ("das-2020-topdown", "das-2020-phsafe")
 WRONG: list[tuple[list[str], tuple[str, str, str]]] = [
     (["show", "das-2020", "--budget", "1"],
      ("--budget", "das-2020 has a budget already: ρ²=55.371",
       "leave --budget out; it is for definitions whose budget is a letter")),
-    (["explain", "pure-dp", "--budget", "many"], ("--budget", "'many' is not a loss", LOSS)),
+    (["show", "pure-dp", "--explain", "--budget", "many"], ("--budget", "'many' is not a loss", LOSS)),
     (["export", "pure-dp", "--budget", "-1"], ("--budget", "-1 is negative", "write a loss of 0 or more")),
-    (["lint", "das-2020", "--records", "0"], ("--records", "0 is not a number of records", "write 1 or more")),
+    (["lint", "das-2020", "--records", "0"], ("--records", "0 is below 1", "write 1 or more")),
     (["export", "das-2020", "--format", "word"],
      ("--format", "'word' is not a format", "one of opendp, json, markdown")),
     (["export", "das-2020", "--format", "latex"],
@@ -258,7 +258,7 @@ WRONG: list[tuple[list[str], tuple[str, str, str]]] = [
      ("--factor", "nothing says how many old units one household changes",
       "state the largest number of person records that one household changes, and why: --factor 6 --because '...'")),
     (["convert", "das-2020", "--unit", "household", "--factor", "1/2"],
-     ("--factor", "1/2 is below 1, but whoever changes one household changes at least one record",
+     ("--factor", "1/2 is below 1, but a change of one household changes at least one record",
       "write the largest number of old units that one new unit changes, 1 or more")),
     (["convert", "das-2020", "--unit", "household", "--factor", "six"],
      ("--factor", "'six' is not a number that can be used here", NUMBER)),

@@ -43,18 +43,18 @@ def test_a_release_compiles_nothing_that_set_up_did_not_compile(tmp_path: Path) 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_check_whose_output_nobody_reads_does_not_look_like_one_that_passed(tmp_path: Path, damaged: bool) -> None:
-    """As `stirred audit bundle out | head -1` with pipefail: the reader may go away before the verdict."""
+    """As `stirred check out | head -1` with pipefail: the reader may go away before the verdict."""
     households(60).write_parquet(tmp_path / "homes.parquet")
     homes, out = str(tmp_path / "homes.parquet"), tmp_path / "out"
     assert run(["swap", homes, *SWAP, "--id", "hid", "--out", str(out), "--quiet"]) == 0
     if damaged:
         (out / "public" / "specification.md").write_text("another", encoding="utf-8")
-    command = [sys.executable, "-m", "stirred", "audit", "bundle", str(out)]
+    command = [sys.executable, "-m", "stirred", "check", str(out)]
     audit = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert audit.stdout is not None
     audit.stdout.close()
     assert audit.wait() == 141
-    assert run(["audit", "bundle", str(out)]) == int(damaged)
+    assert run(["check", str(out)]) == int(damaged)
 
 
 def test_a_folder_that_exists_is_refused_before_anything_is_loaded_that_reads_data(tmp_path: Path) -> None:

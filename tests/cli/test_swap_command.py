@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,13 +58,12 @@ def test_the_five_answers_are_printed_with_the_loss(folder: Path, capsys: pytest
         for question in ("who", "where", "what", "how", "how much"):
             assert sentence[1].count(f"({question})") == 1
         assert "the number of households by size x county, and by size x tenure" in out
-        shutil.rmtree("out", ignore_errors=True)
-        assert run([*command, "--verbose"]) == 0
-        out = capsys.readouterr().out
-        for question in ("who", "where", "what", "how", "how much"):
-            assert re.search(rf"^{question}  ", out, flags=re.MULTILINE)
-        assert "- the number of households by size x county\n" in out
-        assert "- the number of households by size x tenure" in out
+    assert run(["plan", "homes.parquet", *SWAP, "--verbose"]) == 0
+    out = capsys.readouterr().out
+    for question in ("who", "where", "what", "how", "how much"):
+        assert re.search(rf"^{question}  ", out, flags=re.MULTILINE)
+    assert "- the number of households by size x county\n" in out
+    assert "- the number of households by size x tenure" in out
 
 
 @pytest.mark.parametrize("options", [["--quiet"], ["--json"], ["--quiet", "--json"]])
@@ -165,18 +163,16 @@ def test_an_infinite_loss_is_the_word_inf_in_json(folder: Path, capsys: pytest.C
 # ---- plan -----------------------------------------------------------------------------------------
 
 
-def dry_runs() -> list[list[str]]:
+def plans() -> list[list[str]]:
     return [
-        ["swap", "homes.parquet", *SWAP, "--out", "out", "--dry-run"],
-        ["swap", "homes.parquet", *SWAP, "--dry-run"],
         ["plan", "homes.parquet", *SWAP],
         ["plan", "plan.toml"],
     ]
 
 
-@pytest.mark.parametrize("command", dry_runs(), ids=lambda words: " ".join(words[:2] + words[-1:]))
+@pytest.mark.parametrize("command", plans(), ids=lambda words: " ".join(words[:2] + words[-1:]))
 @pytest.mark.parametrize("json_too", [False, True], ids=["text", "json"])
-def test_a_dry_run_writes_nothing_and_uses_no_randomness(
+def test_a_plan_writes_nothing_and_uses_no_randomness(
     command: list[str],
     json_too: bool,
     folder: Path,
@@ -195,9 +191,9 @@ def test_a_dry_run_writes_nothing_and_uses_no_randomness(
         assert "Nothing random has happened and nothing was written." in capsys.readouterr().out
 
 
-def test_the_four_ways_to_a_dry_run_say_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_by_options_says_what_a_plan_file_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = []
-    for command in dry_runs():
+    for command in plans():
         assert run([*command, "--json"]) == 0
         texts.append(json.loads(capsys.readouterr().out))
     assert all(text == texts[0] for text in texts)
@@ -221,16 +217,18 @@ def test_a_release_without_a_ledger_says_that_nobody_accounts_for_it(
     [
         (
             [],
-            "chosen the plan does not say what the settings are based on (--settings-from); they must be fixed",
+            "chosen the plan does not say what the settings are based on (--set settings_from=...); they must be fixed",
         ),
-        (["--settings-from", "policy"], "chosen the settings, by policy"),
-        (["--settings-from", "this-data"], "on THIS FILE: that voids the guarantee, and a release is refused"),
+        (["--set", "settings_from=policy"], "chosen the settings, by policy"),
+        (["--set", "settings_from=this-data"], "on THIS FILE: that voids the guarantee, and a release is refused"),
     ],
 )
 def test_a_plan_says_on_what_its_settings_rest(
     basis: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["plan", "homes.parquet", *SWAP, *basis, "--verbose"]) == (2 if "this-data" in basis else 0)
+    assert run(["plan", "homes.parquet", *SWAP, *basis, "--verbose"]) == (
+        2 if "settings_from=this-data" in basis else 0
+    )
     assert said in " ".join(capsys.readouterr().out.split())
 
 
@@ -434,11 +432,10 @@ def test_a_loss_that_would_not_be_kept_is_refused_with_the_rate_that_keeps_it(
 ) -> None:
     before = listing(folder)
     roles = ["homes.parquet", "--match", "size", "--swap", "county", "--id", "hid", "--mechanism", member]
-    for more in ([], ["--dry-run"]):
-        assert run(["swap", *roles, *rate, "--epsilon", "5", "--out", "out", *more]) == 2
-        told = " ".join(capsys.readouterr().err.split())
-        assert f"--epsilon: the {member} swap takes a rate, and its loss follows: 5 would not be kept" in told
-        assert "`stirred plan homes.parquet ... --epsilon 5`" in told
+    assert run(["swap", *roles, *rate, "--epsilon", "5", "--out", "out"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"--epsilon: the {member} swap takes a rate, and its loss follows: 5 would not be kept" in told
+    assert "`stirred plan homes.parquet ... --epsilon 5`" in told
     assert listing(folder) == before
     found = re.search(r"--rate ([0-9.]+)% is the lowest", told)
     assert found is not None

@@ -352,7 +352,7 @@ def test_a_file_whose_name_is_no_text_is_refused(inside: bool, tmp_path: Path) -
     [
         (["plan", "hom\udcff.csv", "--rate", "1/2"], "'hom\\udcff.csv' is not UTF-8, or holds a NUL"),
         (["plan", "homes.csv", "--out", "a\0b"], "is not UTF-8, or holds a NUL"),
-        (["budget", "swap", "--stratum", "9" * 4299, "--rate", "5%"], "--stratum: no file has more than"),
+        (["spec", "budget", "--stratum", "9" * 4299, "--rate", "5%"], "--stratum: no file has more than"),
         (["release", "nul.toml"], "[release] out: 'a\\x00b' holds letters that cannot be published (U+0000)"),
     ],
     ids=["a name that is no text", "a NUL", "a huge stratum", "a NUL in a plan"],

@@ -67,7 +67,7 @@ def test_the_doubt_names_every_text_with_its_rows_and_how_to_declare_it() -> Non
         "\"land\" has '.' in 2 rows and 'NA' in 1 row and blanks in 1 row: is that a missing value or a code "
         "(NA is the ISO code of Namibia)?"
     )
-    assert 'say so: --missing ,.,NA (in a plan: missing = ["", ".", "NA"] under [data])' in doubt.remedy
+    assert 'say so: --set missing=,.,NA (in a plan: missing = ["", ".", "NA"] under [data])' in doubt.remedy
 
 
 def test_match_variables_are_asked_about_too() -> None:

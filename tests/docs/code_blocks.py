@@ -273,7 +273,7 @@ def plain(line: str) -> bool:
     (True, False)
     >>> plain("stirred plan homes.csv --set weights=weights.csv"), plain("A=1 stirred plan homes.csv")
     (True, False)
-    >>> plain("stirred schema plan > plan.json"), plain("stirred plan *.toml"), plain('stirred audit "$HOME"')
+    >>> plain("stirred plan --schema plan > plan.json"), plain("stirred plan *.toml"), plain('stirred audit "$HOME"')
     (False, False, False)
     """
     bare = re.sub(r"""'[^']*'|"[^"$`\\]*\"""", "", line)

@@ -79,7 +79,7 @@ def test_a_driver_killed_after_its_draw_is_resumed_at_no_cost(
     assert [each.status for each in ledger.entries()] == ["reserved"]
 
     until_alone(free_cluster)
-    assert run(["resume", "bundle", "--engine", engine, "--quiet"]) == 0
+    assert run(["release", "--resume", "bundle", "--engine", engine, "--quiet"]) == 0
     (entry,) = ledger.entries()
     assert entry.status == "committed"
     assert json.loads(Path("bundle/manifest.json").read_text())["engine"]["name"] == engine

@@ -326,7 +326,7 @@ def test_a_release_from_an_address_is_resumed(homes: Path) -> None:
     assert [*homes.glob(".bundle.copies.partial/scratch/file/homes/*/*.parquet")], "nothing was there to be removed"
     assert run(["ledger", "recover", "homes.ledger"]) == 0
     assert not [*homes.glob(".bundle.copies.partial")]
-    stirred("resume", "bundle")
+    stirred("release", "--resume", "bundle")
     (entry,) = ledger.entries()
     assert entry.status == "committed"
     assert not [*homes.glob(".*")]

@@ -223,7 +223,7 @@ def test_a_plan_is_released_on_a_cluster_as_on_this_machine(
     assert there == [what for what in here if what != "persons of every household, record by record"]
     assert manifests[1]["engine"]["seconds"]["tasks"] > 0
     assert not [*tmp_path.rglob("*scratch*")]
-    assert run(["audit", "bundle", str(tmp_path / "there")]) == 0
+    assert run(["check", str(tmp_path / "there")]) == 0
 
 
 @pytest.mark.slow

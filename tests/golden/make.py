@@ -29,8 +29,8 @@ LEDGER = "homes.ledger"
 # Printed with --json for every plan and its bundle, and again by the tests.
 COMMANDS = {
     "plan": ["plan", "plan.toml"],
-    "audit": ["audit", "bundle", BUNDLE],
-    "explain": ["spec", "explain", f"{BUNDLE}/public/specification.json"],
+    "audit": ["check", BUNDLE],
+    "explain": ["spec", "show", "--explain", f"{BUNDLE}/public/specification.json"],
 }
 OF_ACCOUNT = {
     "total": ["ledger", "total", LEDGER],
@@ -38,7 +38,7 @@ OF_ACCOUNT = {
     "policy": ["ledger", "policy", LEDGER],
     "verify": ["ledger", "verify", LEDGER],
     "unswap": ["unswap", "swap/tables/county-x-tenure.csv", "--bundle", "swap", "--out", "corrected.csv"],
-    "compare": ["spec", "compare", "swap", "tables"],
+    "compare": ["compare", "swap", "tables", "--beta", "0.05"],
 }
 # What differs between two runs of the same plan.
 _VOLATILE = {"created", "at", "seconds", "duration"}

@@ -9,15 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from stirred.cli.unswap import unswap
+from stirred.cli.main import app
 from stirred.spec.problems import StirredError
 from tests.world import SWAP, households, persons, stirred
-
-app = typer.Typer()
-app.command()(unswap)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +32,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["unswap", *(str(argument) for argument in arguments)])
 
 
 def refusal(*arguments: str | Path) -> str:
@@ -132,7 +128,7 @@ def test_bundles_in_csv_and_missing_held_values_are_corrected_like_any_other(tmp
     persons(homes).write_csv(tmp_path / "people.csv")
     done = stirred(
         "swap", "homes.csv", "--persons", "people.csv", "--hid", "hid", *SWAP, "--table", "county x tenure",
-        "--table", "tenure x county x age", "--format", "csv", "--out", "bundle", "--seed", "x", "--quiet",
+        "--table", "tenure x county x age", "--set", "format=csv", "--out", "bundle", "--seed", "x", "--quiet",
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

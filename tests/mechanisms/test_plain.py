@@ -45,7 +45,7 @@ def test_the_example_is_planned_released_audited_and_published(
     report = (out / "public" / "report.html").read_text(encoding="utf-8")
     assert "under these conditions" not in report  # the example states none
     assert "The proofs are cited" not in report
-    assert run(["audit", "bundle", str(out)]) == 0
+    assert run(["check", str(out)]) == 0
     assert run(["publish", str(out), str(tmp_path / "published")]) == 0, capsys.readouterr().err
     assert (tmp_path / "published" / "data.parquet").exists()
 
@@ -59,7 +59,7 @@ def test_the_example_can_be_planned_and_released_from_a_plan(
         encoding="utf-8",
     )
     assert run(["release", str(tmp_path / "plan.toml"), "--quiet"]) == 0, capsys.readouterr().err
-    assert run(["audit", "bundle", str(tmp_path / "out")]) == 0
+    assert run(["check", str(tmp_path / "out")]) == 0
 
 
 @pytest.mark.parametrize(

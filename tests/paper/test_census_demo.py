@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from stirred.cli.demo import _example
+from stirred.cli.files import example
 from stirred.cli.main import run
 from stirred.mechanisms.census_2020.account import Part, parts, totals
 from stirred.mechanisms.topdown.budget import DELTA
@@ -150,7 +150,7 @@ def test_a_demonstration_that_stops_half_way_leaves_no_folder(
     def stopped(_: Path) -> None:
         raise stop
 
-    monkeypatch.setattr(_example("census_2020", "demo"), "read_plan", stopped)
+    monkeypatch.setattr(example("census_2020", "demo"), "read_plan", stopped)
     assert run(["demo", "census-2020", "--households", "1000", "--out", str(tmp_path / "new"), "--quiet"]) != 0
     assert [*tmp_path.iterdir()] == []
     capsys.readouterr()

@@ -19,7 +19,7 @@ from stirred.cli.main import run
 from stirred.mechanisms import registry
 
 SETTINGS = ["--set", "column=smokes", "--set", "values=yes,no", "--set", "keep=3/4"]
-CHOICE = ["--mechanism", "coin-answers", "--unit", "person", *SETTINGS]
+CHOICE = ["--mechanism", "coin-answers", "--set", "unit=person", *SETTINGS]
 ROOT = Path(__file__).parents[2]
 
 
@@ -106,7 +106,7 @@ def test_it_is_planned_from_options(people: Path, installed: Path, capsys: pytes
 def test_wrong_settings_are_refused_with_what_where_and_remedy(
     settings: Sequence[str], said: str, people: Path, installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["plan", str(people), "--mechanism", "coin-answers", "--unit", "person", *settings]
+    command = ["plan", str(people), "--mechanism", "coin-answers", "--set", "unit=person", *settings]
     assert run(command) == 2
     shown = capsys.readouterr()
     assert said in shown.err
@@ -117,7 +117,7 @@ def test_certainty_is_refused_as_a_promise_of_nothing(
     people: Path, installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sure = ["--set", "column=smokes", "--set", "values=yes,no", "--set", "keep=1"]
-    command = ["plan", str(people), "--mechanism", "coin-answers", "--unit", "person", *sure]
+    command = ["plan", str(people), "--mechanism", "coin-answers", "--set", "unit=person", *sure]
     assert run(command) == 2
     assert "nothing-promised" in capsys.readouterr().err
 

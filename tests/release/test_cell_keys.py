@@ -62,7 +62,7 @@ def test_a_plan_says_delta_and_its_doubt_refuses(folder: Path) -> None:
 def test_tables_go_through_bundle_report_audit_and_publication(folder: Path) -> None:
     written(folder, settings='key = "record.key"\nthreshold = 3', tables='[[tables]]\nvariables = ["county"]')
     done(folder, "release", "plan.toml")
-    done(folder, "audit", "bundle", "out")
+    done(folder, "check", "out")
     done(folder, "publish", "out", "website")
     files = {str(path.relative_to(folder / "website")) for path in (folder / "website").rglob("*") if path.is_file()}
     assert files == {
@@ -101,7 +101,7 @@ def test_a_promise_that_is_too_good_is_found_by_the_audit(folder: Path) -> None:
     promise = json.loads(file.read_text())
     promise["output_premetric"]["delta"] = "1/1000"
     file.write_text(json.dumps(promise))
-    found = stirred("audit", "bundle", "out", cwd=folder)
+    found = stirred("check", "out", cwd=folder)
     assert found.returncode == 1
     said = " ".join((found.stdout + found.stderr).split())
     assert "specification.json output_premetric: it says" in said
@@ -137,7 +137,7 @@ def test_a_swap_and_cell_keys_are_one_plan_with_the_loss_of_the_swap(folder: Pat
     for block in ("input_premetric", "output_premetric", "budget"):
         assert both["specification"][block] == alone["specification"][block], block
     done(folder, "release", "plan.toml")
-    done(folder, "audit", "bundle", "out")
+    done(folder, "check", "out")
     assert not [*(folder / "out" / "public").glob("data.*")]
     page = " ".join((folder / "out" / "public" / "README.md").read_text().split())
     assert "cell keys are not counted on to make the loss smaller" in page
@@ -232,7 +232,7 @@ def test_plans_of_cell_keys_are_compared_with_swaps(folder: Path) -> None:
 def test_sums_go_through_bundle_audit_and_publication(folder: Path) -> None:
     written(folder, settings='magnitude = { column = "size" }', accept='"nothing-promised"')
     done(folder, "release", "plan.toml")
-    done(folder, "audit", "bundle", "out")
+    done(folder, "check", "out")
     done(folder, "publish", "out", "website", "--accept", "nothing-promised")
     assert not [*(folder / "website").glob("sums-*")]  # they stand beside the counts, in the same format
     sums = pl.read_csv(folder / "website" / "tables" / "sums-county-x-tenure.csv")

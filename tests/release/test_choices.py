@@ -96,10 +96,10 @@ def test_crossing_without_a_geography_is_refused(
 ) -> None:
     HOMES.write_parquet(tmp_path / "homes.parquet")
     monkeypatch.chdir(tmp_path)
-    assert run(["plan", "homes.parquet", "--swap", "county", "--rate", "1/2", "--cross", "size"]) == 2
+    assert run(["advise", "homes.parquet", "--swap", "county", "--cross", "size"]) == 2
     assert "--cross goes with --geography" in capsys.readouterr().err
     geography = ["--id", "hid", "--geography", "block,tract,county,state"]
-    assert run(["plan", "homes.parquet", *geography, "--cross", "size,county"]) == 2
+    assert run(["advise", "homes.parquet", *geography, "--cross", "size,county"]) == 2
     assert 'cross: "county" is a level of the geography' in capsys.readouterr().err
 
 

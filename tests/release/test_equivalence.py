@@ -82,7 +82,7 @@ def test_without_a_seed_no_two_releases_are_alike(folder: Path) -> None:
 def test_csv_and_parquet_releases_are_equal_in_content(source: str, folder: Path) -> None:
     options = [word.replace(".parquet", f".{source}") for word in OPTIONS]
     for format_ in ("parquet", "csv"):
-        assert command(["swap", f"homes.{source}", *options, "--format", format_, "--out", format_]) == 0
+        assert command(["swap", f"homes.{source}", *options, "--set", f"format={format_}", "--out", format_]) == 0
     for name in ("data", "persons"):
         parquet = read(folder / "parquet" / "public" / f"{name}.parquet").select(pl.all().cast(pl.String))
         assert parquet.equals(read(folder / "csv" / "public" / f"{name}.csv"))
@@ -93,7 +93,7 @@ def test_csv_and_parquet_releases_are_equal_in_content(source: str, folder: Path
 def test_a_csv_input_and_a_parquet_input_give_the_same_release(folder: Path) -> None:
     for source in ("parquet", "csv"):
         options = [word.replace(".parquet", f".{source}") for word in OPTIONS]
-        assert command(["swap", f"homes.{source}", *options, "--format", "csv", "--out", source]) == 0
+        assert command(["swap", f"homes.{source}", *options, "--set", "format=csv", "--out", source]) == 0
     for name in ("data.csv", "persons.csv"):
         ours, theirs = (read(folder / source / "public" / name) for source in ("parquet", "csv"))
         assert ours.columns == theirs.columns

@@ -83,8 +83,11 @@ def test_the_error_from_the_confidential_file_is_marked_and_shows_no_cell(homes:
     [
         (["--expect-from", "margins"], "there is no table whose error to expect"),
         ([*TABLE, "--expect-from", "nowhere.parquet"], "there is no such file --expect-from nowhere.parquet"),
-        ([*TABLE, "--expect-persons", "people.parquet"], "this file belongs to another file of households"),
-        ([*TABLE, "--expect-from", "margins", "--expect-persons", "x.csv"], "belongs to another file of households"),
+        (
+            [*TABLE, "--expect-from", "this-data", "--expect-from", "people.parquet"],
+            "this file belongs to another file of households",
+        ),
+        ([*TABLE, "--expect-from", "margins", "--expect-from", "x.csv"], "belongs to another file of households"),
     ],
 )
 def test_what_cannot_be_expected_is_refused(homes: Path, arguments: list[str], what: str) -> None:
@@ -120,7 +123,7 @@ def test_a_table_of_persons_needs_the_other_files_persons(homes: Path, tmp_path:
     command = [str(homes), *options, "--expect-from", str(earlier)]
     (problem,) = refused(*command, cwd=tmp_path)
     assert "counts persons" in problem["what"]
-    done = CliRunner().invoke(app, ["plan", *command, *SWAP, "--json", "--expect-persons", str(others)])
+    done = CliRunner().invoke(app, ["plan", *command, *SWAP, "--json", "--expect-from", str(others)])
     assert done.exit_code == 0, done.output
     cells = json.loads(done.stdout)["expected_error"][0]["cells"]
     assert sum(cell["true"] for cell in cells) == persons(households(120)).height

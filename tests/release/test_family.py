@@ -215,7 +215,7 @@ def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
     folder: Path, equal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "plan.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
-    swaps = facts(["compare", "plan.toml", "--family", "--equal", equal, "--out", "c.html", "--json"], capsys)["swaps"]
+    swaps = facts(["compare", "plan.toml", "--equal", equal, "--out", "c.html", "--json"], capsys)["swaps"]
     by_name = {swap["name"]: swap for swap in swaps}
     assert stat.S_IMODE((folder / "c.html").stat().st_mode) == 0o600  # who is exposed is confidential
     assert {"permutation", "conditioned, uniform", "mallows"} <= set(by_name)
@@ -242,7 +242,7 @@ def test_plans_for_one_file_are_compared_block_by_block(folder: Path, capsys: py
     assert "confidential file" not in out
     assert command(["compare", "a.toml", "b.toml", "--expect-from", "this-data"]) == 0
     assert "The errors are from the confidential file" in " ".join(capsys.readouterr().out.split())
-    assert command(["compare", "a.toml", "--family"]) == 0
+    assert command(["compare", "a.toml"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "at an equal share of changed records" in out
     assert "for this file's fixed figures" in out
@@ -271,9 +271,9 @@ def test_plans_of_one_file_are_compared_where_one_names_the_persons_too(
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["a.toml"], "one plan is compared with its family"),
+        (["a.toml", "b.toml", "--equal", "epsilon"], "one plan is compared with its family"),
         (["a.toml", "other.toml"], "different files"),
-        (["a.toml", "--family", "--equal", "weight"], "cannot be made equal"),
+        (["a.toml", "--equal", "weight"], "'weight' is not known"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(folder: Path, arguments: list[str], what: str) -> None:
@@ -377,8 +377,8 @@ def test_two_stages_from_the_command_line_are_those_of_the_plan(
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["compare", "plan.toml", "--family"], "depends on counts that it protects"),
-        (["compare", "plan.toml", "--family", "--equal", "epsilon"], "depends on counts that it protects"),
+        (["compare", "plan.toml"], "depends on counts that it protects"),
+        (["compare", "plan.toml", "--equal", "epsilon"], "depends on counts that it protects"),
     ],
 )
 def test_what_two_stages_have_no_formula_for_is_refused(

@@ -99,7 +99,7 @@ GALLERY: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "persons with a list cannot be csv": (
         people(lambda f: f.with_columns(pl.concat_list("age").alias("ages"))),
-        (*PERSONS, "--format", "csv"),
+        (*PERSONS, "--set", "format=csv"),
     ),
     "persons are given without hid": (GOOD, tuple(w for w in PERSONS if w not in ("--hid", "hid"))),
     "the file holds no records": (homes(lambda f: f.clear()), SWAP),
@@ -170,7 +170,7 @@ GALLERY: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "a rate where the loss is told instead": (GOOD, swapped("--mechanism", "mallows")),
     "an option of another member": (GOOD, swapped("--set", "redraw_law=uniform")),
     "an unknown member": (GOOD, swapped("--mechanism", "malows")),
-    "an unknown format": (GOOD, swapped("--format", "xlsx")),
+    "an unknown format": (GOOD, swapped("--set", "format=xlsx")),
     "an unknown option": (GOOD, swapped("--rato", "1")),
     "a bad rate and a missing file": (GOOD, ("swap", "nowhere.csv", *swapped(rate="7/4")[2:])),
     "two unreadable files": (
@@ -214,6 +214,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return good(tmp_path / "inside", monkeypatch)
 
 
+def as_plan(command: Sequence[str]) -> list[str]:
+    """Return `stirred plan` with the options of a swap, but for those that a plan has not."""
+    words = ["plan", *command[1:]]
+    for name, count in (("--out", 2), ("--seed", 2), ("--quiet", 1)):
+        while name in words:
+            place = words.index(name)
+            del words[place : place + count]
+    return words
+
+
 def everything(folder: Path) -> dict[str, str]:
     """The folder and what is beside it: a stray file anywhere near is seen."""
     return listing(folder.parent)
@@ -235,7 +245,7 @@ def refused(folder: Path, command: Sequence[str], capsys: pytest.CaptureFixture[
 def test_a_broken_file_or_plan_is_refused_with_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With --json the same problems are said, and a dry run refuses all but places of output."""
+    """With --json the same problems are said, and a plan refuses all but places of output."""
     pages = []
     for number, (name, (breaks, words)) in enumerate(GALLERY.items()):
         folder = good(tmp_path / str(number) / "inside", monkeypatch)
@@ -247,7 +257,7 @@ def test_a_broken_file_or_plan_is_refused_with_what_is_kept(
         assert all(set(error) == {"what", "where", "remedy"} and all(error.values()) for error in errors)
         assert len(errors) == len(lines), name
         if words[0] == "swap" and name not in OF_THE_PLACE:
-            assert run([*words, "--dry-run"]) == 2, name
+            assert run(as_plan(words)) == 2, name
             assert capsys.readouterr().out == ""
     same_as_kept("refusals", "\n\n".join(pages))
 

@@ -536,13 +536,13 @@ def test_the_command_shows_each_column_before_and_after(folder: Path) -> None:
         '[data]\nhouseholds = "homes.csv"\n[[prepare]]\nstep = "top-code"\ncolumn = "size"\nat = 4\n'
         '[[prepare]]\nstep = "drop"\ncolumn = "note"\n[mechanism]\nmatch = "size"\nswap = "county"\nrate = "1/2"\n'
     )
-    done = stirred("prepare", "homes.csv", "--plan", "plan.toml", "--json", cwd=folder)
+    done = stirred("plan", "plan.toml", "--prepared", "homes.csv", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)["steps"]
     assert (first["before"], first["after"]) == ("7 values, 1 ... 7", "4 values, 1 ... 4+")
     assert first["records_changed"] == sum(1 + n % 7 >= 4 for n in range(240))
     assert second["after"] is None
-    said = stirred("prepare", "homes.csv", "--plan", "plan.toml", cwd=folder)
+    said = stirred("plan", "plan.toml", "--prepared", "homes.csv", cwd=folder)
     assert "keep it inside" in " ".join(said.stdout.split())
 
 

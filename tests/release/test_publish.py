@@ -520,9 +520,9 @@ def test_nothing_waits_for_a_pipe_or_reads_a_device_in_place_of_a_file(
     said = "it is a pipe or a device" if odd == "a pipe" else "it is a link"
     assert f"{name}: {said}" in refusal(bundle, capsys)
     for other in (
-        ["audit", "bundle", str(bundle)],
+        ["check", str(bundle)],
         ["report", str(bundle)],
-        ["audit", "bundle", str(bundle / "public")],
+        ["check", str(bundle / "public")],
     ):
         if name.startswith(Path(other[-1]).name) or other[-1] == str(bundle):
             assert command(other) == 2

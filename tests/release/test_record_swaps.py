@@ -73,7 +73,7 @@ def test_a_release_is_made_audited_and_published_by_whoever_answers_for_it(folde
                      "specification.md", "tables"}  # fmt: skip
     inside = {path.name for path in (folder / "out" / "internal").iterdir()}
     assert {"pairs.parquet", "unswapped.parquet"} <= inside
-    audit = done(folder, "audit", "bundle", "out").stdout
+    audit = done(folder, "check", "out").stdout
     assert "nothing is promised" in " ".join(audit.split())
     page = " ".join((folder / "out" / "public" / "README.md").read_text().split())
     assert "the loss is infinite" in page

@@ -136,7 +136,7 @@ ledger = "people.ledger"
     (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
     assert command(["ledger", "init", str(tmp_path / "people.ledger"), "--dataset", "people"]) == 0
     assert command(["release", str(tmp_path / "plan.toml"), "--quiet"]) == 0
-    assert command(["audit", "bundle", str(tmp_path / "bundle")]) == 0
+    assert command(["check", str(tmp_path / "bundle")]) == 0
     assert command(["publish", str(tmp_path / "bundle"), str(tmp_path / "published")]) == 0
     manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text(encoding="utf-8"))
     assert [*manifest["inputs"]] == ["file"]

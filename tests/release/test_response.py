@@ -301,7 +301,7 @@ def test_a_column_that_tells_the_perturbed_one_is_warned_of(folder: Path) -> Non
             "leaves some inexact",
         ),
         (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
-        (["compare", "plan.toml", "--family"], "that the response protects"),
+        (["compare", "plan.toml"], "that the response protects"),
         (["plan", "plan.toml", "--epsilon", "1"], "on the rate and on change"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_killed_run_is_finished_with_the_very_same_release(
     before, place = entry_of(folder), Place(out=folder / "out")
     assert before.state == "reserved, drawing"
     key, written = place.key, public_files(place.folder)
-    done = stirred("resume", "out", cwd=folder)
+    done = stirred("release", "--resume", "out", cwd=folder)
     assert done.returncode == 0, done.stderr
     after = entry_of(folder)
     assert (after.id, after.status) == (before.id, "committed")
@@ -106,7 +106,7 @@ def test_a_run_that_died_twice_is_finished_with_the_key_of_its_draw(
         patch.setattr("stirred.mechanisms.records.evidence.verify_swap", _interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             resume(folder / "out")
-        assert "stirred resume" in caught.value.__notes__[0]
+        assert "stirred release --resume" in caught.value.__notes__[0]
     assert Place(out=folder / "out").key == key
     resume(folder / "out")
     assert used == [key, key]
@@ -157,7 +157,7 @@ def test_a_key_that_somebody_removed_is_not_replaced_by_another(folder: Path) ->
     give_up = re.escape(f"`stirred ledger abort {folder / 'a.ledger'} 1 --reason TEXT`")
     with pytest.raises(PlanError, match=f"the key of the draw is gone.*{give_up}"):
         resume(folder / "out")
-    finish = f"`stirred resume {folder / 'out'}`; or give it up: {give_up}"
+    finish = f"`stirred release --resume {folder / 'out'}`; or give it up: {give_up}"
     with pytest.raises(PlanError, match=finish), claimed(folder / "out"):
         pass
     (Place(out=folder / "out").hidden / "resume" / "release.json").write_text("no JSON")
@@ -244,7 +244,7 @@ def test_another_run_to_the_place_of_a_kept_draw_is_refused_before_it_reserves(f
     killed(folder, "written")
     done = stirred("release", "plan.toml", cwd=folder)
     assert done.returncode == 2
-    assert "stirred resume" in done.stderr
+    assert "stirred release --resume" in done.stderr
     assert entry_of(folder).state == "reserved, drawing"
     assert Place(out=folder / "out").key is not None
 
@@ -253,7 +253,7 @@ def test_recovery_leaves_a_kept_draw_and_says_how_to_finish_it(folder: Path) -> 
     killed(folder, "verified")
     for dry_run in (True, False):
         (found,) = recover(Ledger.open(folder / "a.ledger"), dry_run=dry_run)
-        assert "stirred resume" in found.because
+        assert "stirred release --resume" in found.because
         assert found.entry.state == "reserved, drawing"
     assert Place(out=folder / "out").key is not None
 
@@ -266,7 +266,7 @@ def test_giving_a_kept_draw_up_destroys_its_key_and_counts_as_spent(
     assert command(["ledger", "abort", "a.ledger", "1", "--reason", "the area codes were wrong"]) == 0
     assert entry_of(folder).state == "aborted, spent"
     assert sorted(path.name for path in folder.iterdir()) == ["a.ledger", "homes.parquet", "plan.toml"]
-    assert command(["resume", "out"]) == 2
+    assert command(["release", "--resume", "out"]) == 2
 
 
 def test_a_kept_draw_whose_entry_was_given_up_elsewhere_can_still_be_finished(folder: Path) -> None:
@@ -447,7 +447,7 @@ def test_what_is_published_is_what_was_reserved_whoever_had_the_doubts(folder: P
 
 def test_resume_tells_scripts_what_a_release_tells_them_of_the_ledger(folder: Path) -> None:
     killed(folder, "written")
-    done = stirred("resume", "out", "--json", cwd=folder)
+    done = stirred("release", "--resume", "out", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ledger"]["entry"] == entry_of(folder).number
 

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from stirred.cli.main import run as command
-from stirred.cli.schema import SCHEMAS
+from stirred.cli.plan import SCHEMAS
 from stirred.data.codebook_file import parse_codebook
 from stirred.release.ledger import LedgerError, Policy
 from stirred.release.plan_file import PlanFile, plan_from
@@ -32,19 +32,19 @@ def made(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_published_schema_is_the_one_that_is_made(name: str, capsys: Out) -> None:
     published = ROOT / "docs" / "_static" / "schemas" / f"{name}.schema.json"
-    assert command(["schema", name]) == 0
+    assert command(["plan", "--schema", name]) == 0
     printed = capsys.readouterr().out
     assert published.read_text(encoding="utf-8") == printed, (
-        f"run: stirred schema {name} > {published.relative_to(ROOT)}"
+        f"run: stirred plan --schema {name} > {published.relative_to(ROOT)}"
     )
     assert json.loads(printed) == made(name)
     jsonschema.Draft202012Validator.check_schema(made(name))
 
 
 def test_another_name_is_refused(capsys: Out) -> None:
-    assert command(["schema", "plans"]) == 2
+    assert command(["plan", "--schema", "plans"]) == 2
     assert (
-        "there is no schema of 'plans'. Fix: one of plan, codebook, policy, specification." in capsys.readouterr().err
+        "--schema: 'plans' is not known. Fix: one of plan, codebook, policy, specification." in capsys.readouterr().err
     )
 
 

@@ -103,10 +103,10 @@ def test_python_says_it_with_the_data() -> None:
 
 
 def test_options_say_it_too_and_a_bundle_is_audited_with_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = ["--stage", "sample", "--post-imputation", "--out", "bundle", "--quiet"]
+    said = ["--set", "stage=sample", "--set", "post_imputation=true", "--out", "bundle", "--quiet"]
     assert command(["swap", *ARGUMENTS, *said]) == 0
     stated = json.loads((folder / "bundle" / "public" / "specification.json").read_text())
     assert (stated["domain"]["stage"], stated["input_premetric"]["post_imputation"]) == ("sample", True)
     assert audit_bundle(folder / "bundle").problems == ()
-    assert command(["plan", *ARGUMENTS, "--stage", "edited-file", "--pre-imputation"]) == 2
-    assert "--post-imputation: at the stage edited-file" in capsys.readouterr().err
+    assert command(["plan", *ARGUMENTS, "--set", "stage=edited-file", "--set", "post_imputation=false"]) == 2
+    assert "--set post_imputation: at the stage edited-file" in capsys.readouterr().err

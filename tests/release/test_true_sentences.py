@@ -182,7 +182,7 @@ def test_swaps_are_compared_on_tables_of_persons_too(
         '[[tables]]\nvariables = ["county", "tenure"]\n[[tables]]\nvariables = ["county", "age"]\n'
         '[release]\nout = "out"\n'
     )
-    assert command(["compare", "plan.toml", "--family", "--json"]) == 0
+    assert command(["compare", "plan.toml", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["swaps"]
     for swap in facts["swaps"]:

@@ -138,7 +138,7 @@ def test_some_file_loses_as_much_as_no_file_exceeds(size: int, rate: Fraction) -
 def test_the_command_refuses_losses_that_no_rate_has(
     epsilon: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(["budget", "swap", "--stratum", "10", "--epsilon", epsilon]) == 2
+    assert command(["spec", "budget", "--stratum", "10", "--epsilon", epsilon]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert what in err

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stirred.cli.main import run
-from stirred.cli.own_commands import _draw
+from stirred.cli.output import draw
 from stirred.report import charts
 from stirred.spec.problems import StirredError
 from stirred.survey.figures import NAIVE, TRUE, figure_6_1, figure_7_2
@@ -73,4 +73,4 @@ def test_figures_are_not_begun_without_what_draws_them(
 
 def test_a_picture_is_drawn_as_svg_alone(tmp_path: Path) -> None:
     with pytest.raises(StirredError, match=r"the ending \.svg"):
-        _draw({tmp_path / "loss.png": figure_7_2()})
+        draw({tmp_path / "loss.png": figure_7_2()})

@@ -217,7 +217,7 @@ def test_the_ledger_composes_on_the_sample(
     assert run(["ledger", "show", ledger, "2"]) == 0
     assert run(["ledger", "verify", ledger]) == 0
     assert run(["ledger", "export", ledger, "--out", "copy.json"]) == 0
-    assert run(["ledger", "import", "copy.json", "copy.ledger"]) == 0
+    assert run(["ledger", "init", "copy.ledger", "--from", "copy.json"]) == 0
 
 
 @pytest.mark.parametrize(

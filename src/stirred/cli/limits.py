@@ -2,177 +2,163 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any, Final, Literal
 
-import typer
+from pydantic import BaseModel
 
-from stirred.cli.option_words import told_by_options, wrong
-from stirred.cli.options import Json, Text, arg, opt
-from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading, paragraph
+from stirred.cli.option_words import told_by_options
+from stirred.cli.options import Text, argument, command, option
+from stirred.cli.output import exactly
+from stirred.cli.spec_given import BUDGET, read
+from stirred.data.place import file_at, folder_at
+from stirred.inference.density import rr_bounds, sum_bounds
+from stirred.inference.geometry import exponent
+from stirred.inference.learned import (
+    NO_ASSURANCE_ABOVE,
+    Learned,
+    explain,
+    is_zcdp,
+    loss_for_tests,
+    what_could_be_learned,
+)
+from stirred.inference.pufferfish import read_model
+from stirred.inference.testing import guessing_bound, posterior_bounds, power_bounds, required_loss
+from stirred.inference.weights import Ends
+from stirred.mechanisms.groups import Bullets, Outcome, OutputBlock, Title
+from stirred.spec.document import number_out
+from stirred.spec.given_numbers import loss
+from stirred.spec.number_text import rounded_up
+from stirred.spec.problems import placed, wrong
 
-if TYPE_CHECKING:
-    from stirred.inference.learned import Learned
-    from stirred.inference.weights import Ends
 
-app = typer.Typer(help="What anyone can learn: limits of tests and of posteriors.", no_args_is_help=True)
-
-Epsilon = Annotated[str, opt("--epsilon NUMBER", "The pure loss for one record: 1, 3/4 or ln(3).")]
-Apart = Annotated[str, opt("--distance NUMBER", "How many records the two versions differ in; inf if not compared.")]
+class _DistanceOptions(BaseModel):
+    distance: str = option("How many records the two versions differ in; inf if not compared.", "1", form="NUMBER")
 
 
-@app.command()
-def power(
-    alpha: Annotated[str, opt("--alpha SHARE", "Size of the test: 0.05, 1/20 or 5%.")],
-    epsilon: Epsilon,
-    distance: Apart = "1",
-    json: Json = False,
-) -> None:
-    """The power that any test can have.
+class PowerOptions(_DistanceOptions):
+    """`stirred limits power`."""
+
+    alpha: str = option("Size of the test: 0.05, 1/20 or 5%.", ..., form="SHARE")
+    epsilon: Text = option("The pure loss for one record: 1, 3/4 or ln(3).", form="NUMBER")
+    power: Text = option("Instead: the power that is wanted, for the loss that it needs.", form="SHARE")
+
+
+def power(options: PowerOptions, _: Any) -> Outcome:
+    """The power a test can have, or the loss that a power needs.
 
     For an attacker the distance is the number of records in question; for an analyst it is the coupling distance of
-    the two models.
+    the two models. The loss is epsilon times distance, and epsilon at the distance.
     """
-    from stirred.inference.geometry import exponent
-    from stirred.inference.learned import explain
-    from stirred.inference.testing import guessing_bound, power_bounds
-
+    alpha, distance = options.alpha, options.distance
+    if (options.epsilon is None) == (options.power is None):
+        what, remedy = "give either --epsilon or --power", "such as --epsilon 1"
+        raise wrong(what, where="stirred limits power", remedy=remedy)
+    if options.epsilon is None:
+        return _required(alpha, options.power or "", distance)
+    epsilon = options.epsilon
     with told_by_options():
         limits, far = power_bounds(alpha, epsilon, distance), exponent(epsilon, distance)
         guess = guessing_bound(epsilon, distance)
-    if json:
-        emit_json({**_ends(limits), **exactly(epsilon_times_distance=far, guessing=guess)})
-        return
-    facts(
-        [
+    return Outcome(
+        values={**_ends(limits), **exactly(epsilon_times_distance=far, guessing=guess)},
+        rows=[
             ("power", f"from {_percent(limits)[0]} to {_percent(limits)[1]} for a test of size {alpha}"),
             ("guessing", f"right at most {guess.shown(4)} of the time between two equally likely versions"),
             ("reading", explain(epsilon, distance, alpha)),
-        ]
+        ],
     )
 
 
-@app.command()
-def required(
-    alpha: Annotated[str, opt("--alpha SHARE", "Size of the test.")],
-    power: Annotated[str, opt("--power SHARE", "The power that is wanted.")],
-    distance: Apart = "1",
-    json: Json = False,
-) -> None:
-    """The loss that a test needs to have a power.
-
-    Epsilon times distance, and epsilon at the distance.
-    """
-    from stirred.inference.testing import required_loss
-    from stirred.spec.given_numbers import loss
-
+def _required(alpha: str, power: str, distance: str) -> Outcome:
     with told_by_options():
         needed, apart = required_loss(alpha, power), loss(distance, where="distance", called="distance")
     if apart == 0 or apart.is_infinite:
         raise wrong(f"at distance {distance} there is no such epsilon", where="--distance", remedy="write 1 or more")
     each = needed / apart
-    if json:
-        emit_json(exactly(loss=needed, epsilon=each))
-        return
-    if needed.is_infinite:
-        facts([("loss", "infinite: under no finite epsilon has such a test this power")])
-        return
-    facts(
-        [("loss", f"epsilon times distance of at least {needed.shown()} (exactly {needed})"),
-         ("epsilon", f"at least {each.shown()} for versions {distance} apart")]
-    )  # fmt: skip
+    rows = [("loss", "infinite: no finite epsilon allows this power")]
+    if not needed.is_infinite:
+        rows = [
+            ("loss", f"epsilon times distance of at least {needed.shown()} (exactly {needed})"),
+            ("epsilon", f"at least {each.shown()} for versions {distance} apart"),
+        ]
+    return Outcome(values=exactly(loss=needed, epsilon=each), rows=rows)
 
 
-@app.command()
-def posterior(
-    prior: Annotated[str, opt("--prior SHARE", "What is believed before, given what the exact figures show.")],
-    epsilon: Epsilon,
-    distance: Apart = "1",
-    json: Json = False,
-) -> None:
+class PosteriorOptions(_DistanceOptions):
+    """`stirred limits posterior`."""
+
+    prior: str = option("What is believed before, given what the exact figures show.", ..., form="SHARE")
+    epsilon: str = option("The pure loss for one record: 1, 3/4 or ln(3).", ..., form="NUMBER")
+
+
+def posterior(options: PosteriorOptions, _: Any) -> Outcome:
     """How far a belief can move, from prior to posterior."""
-    from stirred.inference.geometry import exponent
-    from stirred.inference.learned import NO_ASSURANCE_ABOVE
-    from stirred.inference.learned import explain as explain_in_words
-    from stirred.inference.testing import posterior_bounds
-
+    prior, epsilon, distance = options.prior, options.epsilon, options.distance
     with told_by_options():
         odds = posterior_bounds(prior, epsilon, distance)
         stated = posterior_bounds(prior, epsilon, distance, form="stated")
-    if json:
-        emit_json(
-            {"odds": list(odds.doubles), "odds_exact": [str(end) for end in odds],
-             "stated": list(stated.doubles), "stated_exact": [str(end) for end in stated]}
-        )  # fmt: skip
-        return
     low, high = _percent(odds)
     unlimited = exponent(epsilon, distance) > NO_ASSURANCE_ABOVE
-    facts(
-        [
-            ("posterior", f"from {low} to {high}, by the odds (the sharper form)"),
-            ("stated", f"from {_percent(stated)[0]} to {_percent(stated)[1]} (the form in which the source states it)"),
-            ("meaning", "from before to after seeing the release; the prior is that of someone who knows the exact "
-             "figures"),
-            *([("reading", explain_in_words(epsilon, distance))] if unlimited else []),
-        ]
-    )  # fmt: skip
+    meaning = "from before to after seeing the release; the prior is that of someone who knows the exact figures"
+    rows = [
+        ("posterior", f"from {low} to {high}, by the odds (the sharper form)"),
+        ("stated", f"from {_percent(stated)[0]} to {_percent(stated)[1]} (the form in which the source states it)"),
+        ("meaning", meaning),
+        *([("reading", explain(epsilon, distance))] if unlimited else []),
+    ]
+    values = {"odds": list(odds.doubles), "odds_exact": [str(end) for end in odds]}
+    values |= {"stated": list(stated.doubles), "stated_exact": [str(end) for end in stated]}
+    return Outcome(values=values, rows=rows)
 
 
-@app.command()
-def density(
-    epsilon: Epsilon,
-    records: Annotated[int, opt("--records NUMBER", "How many yes-or-no records the file has.")],
-    at: Annotated[Text, opt("--at NUMBER", "The noisy sum that was published; randomised response needs none.")] = None,
-    mechanism: Annotated[str, opt("--mechanism NAME", "laplace-sum or randomised-response.")] = "laplace-sum",
-    method: Annotated[
-        str, opt("--method NAME", "lipschitz (the theorem) or envelope (the mechanism is known).")
-    ] = "lipschitz",
-    json: Json = False,
-) -> None:
+class DensityOptions(BaseModel):
+    """`stirred limits density`."""
+
+    epsilon: str = option("The pure loss for one record: 1, 3/4 or ln(3).", ..., form="NUMBER")
+    records: int = option("How many yes-or-no records the file has.", ...)
+    at: Text = option("The noisy sum that was published; randomised response needs none.", form="NUMBER")
+    mechanism: Literal["laplace-sum", "randomised-response"] = option("What published it.", "laplace-sum")
+    method: Literal["lipschitz", "envelope"] = option("The theorem, or the known mechanism.", "lipschitz")
+
+
+def density(options: DensityOptions, _: Any) -> Outcome:
     """Bounds on the density of an output, under any model.
 
     They do not depend on how the data came about. Given the number of records.
     """
-    from stirred.inference.density import rr_bounds, sum_bounds
-
-    if mechanism not in ("laplace-sum", "randomised-response"):
-        raise wrong(
-            f"there is no mechanism {mechanism!r} here",
-            where="--mechanism",
-            remedy="write laplace-sum or randomised-response",
-        )
+    at, records, mechanism = options.at, options.records, options.mechanism
     if (at is None) == (mechanism == "laplace-sum"):
-        raise wrong(
-            "a noisy sum needs an output, and randomised response takes none", where="--at", remedy="such as --at 5"
-        )
-    if method not in ("lipschitz", "envelope"):
-        raise wrong(f"there is no method {method!r}", where="--method", remedy="write lipschitz or envelope")
+        what = "a noisy sum needs an output, and randomised response takes none"
+        raise wrong(what, where="--at", remedy="such as --at 5")
     with told_by_options():
         if at is None:
-            limits = rr_bounds(records, epsilon)
+            limits = rr_bounds(records, options.epsilon)
         else:
-            limits = sum_bounds(at, records=records, epsilon=epsilon, method=method)
-    if json:
-        emit_json({**_ends(limits), "mechanism": mechanism, "method": method, "distance": records})
-        return
+            limits = sum_bounds(at, records=records, epsilon=options.epsilon, method=options.method)
     low, high = limits.doubles
-    facts(
-        [("density", f"from {low:.6g} to {high:.6g}"), ("of", f"{mechanism} of {records} records, any model of them")]
+    return Outcome(
+        values={**_ends(limits), "mechanism": mechanism, "method": options.method, "distance": records},
+        rows=[
+            ("density", f"from {low:.6g} to {high:.6g}"),
+            ("of", f"{mechanism} of {records} records, any model of them"),
+        ],
     )
 
 
-@app.command()
-def pufferfish(
-    model: Annotated[Path, opt("--model FILE", "Mechanism, attackers and pairs of conjectures, as JSON.")],
-    json: Json = False,
-) -> None:
+class PufferfishOptions(BaseModel):
+    """`stirred limits pufferfish`."""
+
+    model: Path = option("Mechanism, attackers and pairs of conjectures, as JSON.", ...)
+
+
+def pufferfish(options: PufferfishOptions, _: Any) -> Outcome:
     """The loss between conjectures, for stated attackers.
 
     A list of attackers gives a lower bound on the loss over all of their kind.
     """
-    from stirred.inference.pufferfish import read_model
-    from stirred.spec.problems import placed
-
+    model = options.model
     try:
         text = model.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -182,67 +168,57 @@ def pufferfish(
     with placed(str(model)):
         found = stated.loss()
     skipped = [dict(each._asdict()) for each in found.skipped]
-    if json:
-        value = {"loss": None, "loss_exact": None} if found.value is None else exactly(loss=found.value)
-        emit_json({**value, "vacuous": found.vacuous, "attacker": found.attacker, "pair": found.pair,
-                   "output": found.output, "skipped": skipped})  # fmt: skip
-        return
     if found.value is None:
         why = "every pair was skipped" if skipped else "there is no pair of conjectures"
-        facts([("loss", f"vacuous: {why}, so nothing was examined and nothing is promised")])
+        rows = [("loss", f"vacuous: {why}, so nothing was examined and nothing is promised")]
+        value: dict[str, Any] = {"loss": None, "loss_exact": None}
     else:
-        facts(
-            [("loss", found.value.shown()), ("attacker", str(found.attacker)), ("pair", str(found.pair)),
-             ("output", str(found.output))]
-        )  # fmt: skip
+        rows = [("loss", found.value.shown()), ("attacker", str(found.attacker)), ("pair", str(found.pair)),
+                ("output", str(found.output))]  # fmt: skip
+        value = exactly(loss=found.value)
+    blocks: list[OutputBlock] = []
     if skipped:
-        emit()
-        emit("Skipped:")
-        bullets([f"{each['attacker']}, {each['pair']}: {each['reason']}" for each in skipped])
+        lines = [f"{each['attacker']}, {each['pair']}: {each['reason']}" for each in skipped]
+        blocks = ["", "Skipped:", Bullets(lines)]
+    values = {**value, "vacuous": found.vacuous, "attacker": found.attacker, "pair": found.pair,
+              "output": found.output, "skipped": skipped}  # fmt: skip
+    return Outcome(values=values, rows=rows, blocks=blocks)
 
 
-@app.command()
-def explain(
-    specification: Annotated[str, arg("SPEC.json|BUNDLE", "A specification, a bundle, or a name of the catalogue.")],
-    household: Annotated[int, opt("--household NUMBER", "Persons in the household.")] = 4,
-    copies: Annotated[int, opt("--copies NUMBER", "Records that imputation copied a person into.")] = 1,
-    area: Annotated[int, opt("--area NUMBER", "Records in the analyst's area.")] = 100,
-    alpha: Annotated[str, opt("--alpha SHARE", "Size of the test.")] = "0.05",
-    prior: Annotated[str, opt("--prior SHARE", "What is believed before.")] = "0.1",
-    budget: Annotated[Text, opt("--budget NUMBER", "A value for a budget that is a letter.")] = None,
-    json: Json = False,
-) -> None:
+class ExplainOptions(BaseModel):
+    """`stirred limits explain`."""
+
+    specification: str = argument("SPEC.json|BUNDLE", "A specification, a bundle, or a name of the catalogue.")
+    household: int = option("Persons in the household.", 4)
+    copies: int = option("Records that imputation copied a person into.", 1)
+    area: int = option("Records in the analyst's area.", 100)
+    alpha: str = option("Size of the test.", "0.05", form="SHARE")
+    prior: str = option("What is believed before.", "0.1", form="SHARE")
+    budget: Text = option(BUDGET, form="NUMBER")
+
+
+def explained(options: ExplainOptions, _: Any) -> Outcome:
     """What could be learned, read off a specification."""
-    from stirred.cli.spec_given import read
-    from stirred.inference.learned import is_zcdp, loss_for_tests, what_could_be_learned
-
-    entry = read(specification, budget=budget)
-    loss = loss_for_tests(entry.specification, where=specification)  # refuses other flavors by name
-    zcdp = is_zcdp(entry.specification)
+    name = options.specification
+    specification = read(name, budget=options.budget).specification
+    stated = loss_for_tests(specification, where=name)  # refuses other flavors by name
+    zcdp = is_zcdp(specification)
+    given = options.model_dump(include={"household", "copies", "area", "alpha", "prior"})
     with told_by_options():
-        found = what_could_be_learned(
-            entry.specification, household=household, copies=copies, area=area, alpha=alpha, prior=prior
-        )
-    if json:
-        stated = exactly(**{"rho2" if zcdp else "epsilon": loss})
-        emit_json({**stated, "notation": entry.specification.notation, **_learned(found, zcdp=zcdp)})
-        return
-    heading(entry.specification.notation)
+        found = what_could_be_learned(specification, **given)
+    blocks: list[OutputBlock] = [Title(specification.notation)]
     if found.refused:
-        paragraph(f"No limit can be stated: {found.refused}.")
+        blocks += [f"No limit can be stated: {found.refused}."]
     else:
-        bullets([f"{row.about} ({row.distance} apart): {row.words}" for row in found.rows])
-        emit()
-        for note in found.notes:
-            paragraph(note)
-    emit()
-    emit("For the exact figures there is no limit: whatever can be computed from them can be learned:")
-    bullets(found.reveals)
+        blocks += [Bullets([f"{row.about} ({row.distance} apart): {row.words}" for row in found.rows]), ""]
+        blocks += found.notes
+    last = "For the exact figures there is no limit: whatever can be computed from them can be learned:"
+    blocks += ["", last, Bullets(found.reveals)]
+    losses = exactly(**{"rho2" if zcdp else "epsilon": stated})
+    return Outcome(values={**losses, "notation": specification.notation, **_learned(found, zcdp=zcdp)}, blocks=blocks)
 
 
 def _learned(found: Learned, *, zcdp: bool) -> dict[str, Any]:
-    from stirred.spec.document import number_out
-
     def out(value: Any) -> Any:
         return None if value is None else number_out(value)
 
@@ -256,20 +232,19 @@ def _learned(found: Learned, *, zcdp: bool) -> dict[str, Any]:
             "no_limit": found.refused or None, "reveals": list(found.reveals)}  # fmt: skip
 
 
-@app.command()
-def figures(
-    out: Annotated[Path, opt("--out FOLDER", "Where to write them; made if it is not there.")],
-    json: Json = False,
-) -> None:
-    """Figures 5.1 to 5.4 and two more, as SVG with their data."""
-    from contextlib import nullcontext
+class FigureOptions(BaseModel):
+    """`stirred limits figures`."""
 
-    from stirred.data.place import file_at, folder_at
+    out: Path = option("Where to write them; made if it is not there.", ..., form="FOLDER")
+
+
+def figures(options: FigureOptions, _: Any) -> Outcome:
+    """Figures 5.1 to 5.4 and two more, as SVG with their data."""
     from stirred.inference.figures import figures as all_figures
     from stirred.report.charts import INSTALL, NOT_DRAWN
     from stirred.report.learned import figure_svg
 
-    made = all_figures()
+    out, made = options.out, all_figures()
     taken = [out / f"{figure.name}{end}" for figure in made for end in (".svg", ".csv")]
     if there := next((path for path in taken if path.exists()), None):
         raise wrong("this file exists already", where=str(there), remedy="choose another folder, or remove it")
@@ -286,10 +261,10 @@ def figures(
         for path, text in texts.items():
             with file_at(folder / path.name, private=False) as half:
                 half.write_text(text, encoding="utf-8")
-    if json:
-        emit_json({"out": str(out), "files": sorted(path.name for path in texts)})
-        return
-    facts([("written", f"{len(texts)} files to {out}"), *((figure.name, figure.title) for figure in made)])
+    return Outcome(
+        values={"out": str(out), "files": sorted(path.name for path in texts)},
+        rows=[("written", f"{len(texts)} files to {out}"), *((figure.name, figure.title) for figure in made)],
+    )
 
 
 def _cell(value: Any) -> str:
@@ -304,7 +279,15 @@ def _ends(limits: Ends) -> dict[str, Any]:
 
 def _percent(limits: Ends) -> tuple[str, str]:
     """Return both ends in percent, rounded outwards."""
-    from stirred.spec.number_text import rounded_up
-
     low, high = -rounded_up(-100 * limits.lower, 2), rounded_up(100 * limits.upper, 2)
     return f"{abs(low)}%", f"{high}%"
+
+
+COMMANDS: Final = (
+    command("power", PowerOptions, power),
+    command("posterior", PosteriorOptions, posterior),
+    command("density", DensityOptions, density),
+    command("pufferfish", PufferfishOptions, pufferfish),
+    command("explain", ExplainOptions, explained),
+    command("figures", FigureOptions, figures),
+)

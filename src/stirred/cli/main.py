@@ -15,61 +15,20 @@ from typing import Annotated, Final
 
 import typer
 
-from stirred.cli import (
-    attack,
-    audit,
-    budget,
-    codebook,
-    compare,
-    demo,
-    ledger,
-    limits,
-    mechanism,
-    prepare,
-    publish,
-    report,
-    risk,
-    schema,
-    spec_price,
-    swap,
-    synth,
-    unswap,
-)
-from stirred.cli.own_commands import own_groups
+from stirred.cli.command import Root
+from stirred.cli.places import renamed, renamed_option
 
 DONE, FAILED, REFUSED, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
 
 app = typer.Typer(
     name="stirred",
+    cls=Root,
     help="Publish statistics from confidential microdata: every release with the DP specification it satisfies.",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(spec_price.app, name="spec")
-app.add_typer(budget.app, name="budget")
-app.add_typer(audit.app, name="audit")
-app.add_typer(codebook.app, name="codebook")
-app.add_typer(synth.app, name="synth")
-app.add_typer(demo.app, name="demo")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(mechanism.app, name="mechanism")
-app.add_typer(limits.app, name="limits")
-app.add_typer(report.app, name="report")
-app.command("swap")(swap.swap)
-app.command("plan")(swap.plan)
-app.command("release")(swap.release)
-app.command("resume")(swap.resume)
-app.command("prepare")(prepare.prepare)
-app.command("compare")(compare.compare)
-app.command("attack")(attack.attack)
-app.command("risk")(risk.risk)
-app.command("publish")(publish.publish)
-app.command("schema")(schema.schema)
-app.command("unswap")(unswap.unswap)
-for _name, _group in own_groups():
-    app.add_typer(_group, name=_name)
 
 
 def _version(wanted: bool) -> None:
@@ -96,7 +55,11 @@ def run(arguments: list[str]) -> int:
     """
     _never_fail_to_print()
     if odd := next((text for text in arguments if not _is_text(text)), None):
-        return _report(_no_text(odd), as_json="--json" in arguments)
+        what = f"{ascii(odd)[:80]} is not UTF-8, or holds a NUL"
+        error = _refused(what, where="command line", remedy="rename the file, or write the option again")
+        return _report(error, as_json="--json" in arguments)
+    if answer := renamed(arguments):
+        return _report(_refused(answer), as_json="--json" in arguments)
     try:
         code = app(args=arguments, prog_name="stirred", standalone_mode=False)
         sys.stdout.flush()
@@ -140,11 +103,10 @@ def _is_text(argument: str) -> bool:
         return False
 
 
-def _no_text(argument: str) -> Exception:
+def _refused(what: str, *, where: str = "", remedy: str = "") -> Exception:
     from stirred.spec.problems import Problem, StirredError
 
-    what = f"{ascii(argument)[:80]} is not UTF-8, or holds a NUL"
-    return StirredError([Problem(what=what, where="command line", remedy="rename the file, or write the option again")])
+    return StirredError([Problem(what=what, where=where, remedy=remedy)])
 
 
 def _interrupted() -> int:
@@ -199,8 +161,12 @@ def _report(error: Exception, *, as_json: bool) -> int:
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "stirred"
         command = re.match("No such command '([^']*)'", text)  # perhaps a method of another program
-        what, remedy = (elsewhere(command[1]) if command else None) or (text, f"see `{place} --help`")
-        problems, code = (Problem(what=what, where=place, remedy=remedy),), REFUSED
+        old = renamed_option(place.removeprefix("stirred "), getattr(error, "option_name", ""))
+        what, remedy = (elsewhere(command[1]) if command else None) or (
+            old or text,
+            "" if old else f"see `{place} --help`",
+        )
+        problems, code = (Problem(what=what, where="" if old else place, remedy=remedy),), REFUSED
     elif os.environ.get("STIRRED_DEBUG"):
         raise error
     else:

@@ -1,20 +1,18 @@
-"""`stirred mechanism`: which mechanisms are installed, and what each can be told."""
+"""`stirred mechanism`: which mechanisms are installed, and the settings of each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+from pydantic import BaseModel
 
 from stirred.cli.option_words import option_of_setting
-from stirred.cli.options import Json, arg
-from stirred.cli.output import emit, emit_json, facts
-from stirred.cli.swap_options import completed_names
+from stirred.cli.options import NoOptions, argument, command
+from stirred.mechanisms.groups import FactRows, Outcome
+from stirred.mechanisms.registry import full_name, mechanism_class, names, package_of, usable
 
 if TYPE_CHECKING:
     from stirred.mechanisms.protocol import Mechanism, Settings
-
-app = typer.Typer(help="List the installed mechanisms, and show the settings of one.", no_args_is_help=True)
 
 _KINDS: Final = {
     "string": "text",
@@ -26,42 +24,41 @@ _KINDS: Final = {
 }
 
 
-@app.command("list")
-def list_(json: Json = False) -> None:
-    """List the mechanisms: ours, and those of other packages."""
-    from stirred.mechanisms.registry import names, package_of, usable
+def completed_names(incomplete: str) -> list[str]:
+    """Return the mechanisms whose name begins like this."""
+    return [name for name in names() if name.startswith(incomplete)]
 
+
+def listed(_: NoOptions, __: Any) -> Outcome:
+    """List the mechanisms: ours, and those of other packages."""
     own = usable()
     found = [
         {"name": name, "what": _line(own[name]) if name in own else "cannot be used", "package": package_of(name)}
         for name in names()
     ]
-    if json:
-        emit_json({"mechanisms": found})
-        return
-    facts([(each["name"], f"{each['what']} ({each['package']})") for each in found])
+    rows = [(each["name"], f"{each['what']} ({each['package']})") for each in found]
+    return Outcome(values={"mechanisms": found}, rows=rows)
 
 
-@app.command()
-def show(
-    name: Annotated[str, arg("NAME", "The mechanism.", autocompletion=completed_names)], json: Json = False
-) -> None:
+class ShowOptions(BaseModel):
+    """`stirred mechanism show`."""
+
+    name: str = argument("NAME", "The mechanism.", complete=completed_names)
+
+
+def show(options: ShowOptions, _: Any) -> Outcome:
     """Show the settings of a mechanism, and how each is given."""
-    from stirred.mechanisms.registry import full_name, mechanism_class, package_of
-
-    full = full_name(name, where="NAME")
+    full = full_name(options.name, where="NAME")
     found = mechanism_class(full)
     settings = [_setting(key, found.settings_model) for key in found.settings_model.setting_names()]
-    if json:
-        emit_json({"name": full, "what": _line(found), "package": package_of(full), "settings": settings})
-        return
-    facts([("mechanism", full), ("what", _line(found)), ("package", package_of(full))])
-    emit()
-    facts([(each["key"], _in_words(each)) for each in settings])
+    values = {"name": full, "what": _line(found), "package": package_of(full), "settings": settings}
+    rows = [("mechanism", full), ("what", _line(found)), ("package", package_of(full))]
+    words = FactRows([(each["key"], _in_words(each)) for each in settings])
+    return Outcome(values=values, rows=rows, blocks=["", words])
 
 
 def _line(mechanism: type[Mechanism]) -> str:
-    """Return the first sentence of what a mechanism says of itself."""
+    """Return the first sentence of a mechanism's description."""
     return (mechanism.__doc__ or mechanism.title).strip().splitlines()[0].replace("``", "")
 
 
@@ -91,3 +88,6 @@ def _in_words(setting: dict[str, Any]) -> str:
     needed = "; needed" if setting["required"] else default
     example = "" if setting["example"] is None else f" Such as {setting['example']!r}."
     return f"{setting['description']} ({setting['type']}{needed}; {setting['option']}){example}"
+
+
+COMMANDS: Final = (command("list", NoOptions, listed), command("show", ShowOptions, show))

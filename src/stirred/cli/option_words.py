@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from stirred.data.problems import PlanError
-    from stirred.spec.problems import Problem, SpecificationError
+    from stirred.spec.problems import Problem
 
 SOURCE: Final = "command line"
-# Keys of a plan that have an option, and how it is written. Other settings of a mechanism are given by --set.
+# Keys of a plan that have an option, and how it is written. All others are given by --set.
 EXAMPLES: Final = {
     "swap": "--swap county",
     "match": "--match size",
@@ -21,27 +21,32 @@ EXAMPLES: Final = {
     "rate": "--rate 1/20",
     "epsilon": "--epsilon 2",
     "tables": "--table 'county x tenure'",
-    "unit": "--unit household",
-    "settings_from": "--settings-from policy",
+    "unit": "--set unit=household",
+    "settings_from": "--set settings_from=policy",
     "households": "FILE",
     "persons": "--persons persons.csv",
     "hid": "--hid hid",
     "id": "--id name",
     "codebook": "--codebook codebook.toml",
-    "missing": "--missing NA",
-    "missing_as": "--missing-as code",
-    "stage": "--stage edited-file",
-    "post_imputation": "--post-imputation",
+    "missing": "--set missing=NA",
+    "missing_as": "--set missing_as=code",
+    "stage": "--set stage=edited-file",
+    "post_imputation": "--set post_imputation=true",
     "out": "--out bundle",
-    "format": "--format csv",
-    "purpose": "--purpose 'a test'",
+    "format": "--set format=csv",
+    "purpose": "--set purpose='a test'",
     "ledger": "--ledger census.ledger",
     "accept": "--accept identifier:mark",
 }
+# Keys of [data] and [release] without an option of their own, and the section of each.
+PLAN_KEYS: Final = {
+    **dict.fromkeys(("name", "missing", "missing_as", "stage", "post_imputation", "decimal", "separator"), "data"),
+    **dict.fromkeys(("format", "purpose", "title", "exposed_share"), "release"),
+}
 # Keys of [data] and [release] that a mechanism may have as settings too: those are given by --set.
-_OF_FILES: Final = ("households", "persons", "hid", "id", "codebook", "missing", "format", "purpose", "ledger", "out")
+_OF_FILES: Final = ("households", "persons", "hid", "id", "codebook", "ledger", "out")
 # The same key in two sections is another option.
-_IN_SECTION: Final = {("data", "name"): "--name", ("mechanism", "name"): "--mechanism"}
+_IN_SECTION: Final = {("data", "name"): "--set name", ("mechanism", "name"): "--mechanism"}
 
 # Where the conversions of `stirred.spec` say that a number is wrong, and the option it was given by.
 _PLACES: Final = {
@@ -57,22 +62,10 @@ _PLACES: Final = {
 }
 
 
-def wrong(what: str, *, where: str, remedy: str) -> SpecificationError:
-    """Return (not raise) the error of an option; what problems are made of is loaded when there is one."""
-    from stirred.spec import problems
-
-    return problems.wrong(what, where=where, remedy=remedy)
-
-
-def bad_plan(what: str, *, where: str, remedy: str) -> PlanError:
-    """Return (not raise) the error of what amounts to a plan."""
-    from stirred.data import problems
-
-    return problems.bad_plan(what, where=where, remedy=remedy)
-
-
 def no_area(column: str) -> PlanError:
-    """Return the refusal of an attack on areas that nobody named; ``column`` is the one looked for."""
+    """Return the refusal of an attack without a named area; ``column`` is the one that was looked for."""
+    from stirred.data.problems import bad_plan
+
     remedy = "name the smallest area whose tables are published, such as --area tract"
     return bad_plan(f'no area is named, and there is no column "{column}"', where="--area", remedy=remedy)
 
@@ -103,9 +96,10 @@ def option(key: str) -> str:
     """Return the option for a key of a plan.
 
     >>> option("settings_from"), option("fine_match")
-    ('--settings-from', '--set fine_match')
+    ('--set settings_from', '--set fine_match')
     """
-    return EXAMPLES[key].split()[0] if key in EXAMPLES else f"--set {key}"
+    example = EXAMPLES.get(key, "--set")
+    return f"--set {key}" if example.startswith("--set") else example.split()[0]
 
 
 def option_of_setting(key: str) -> str:
@@ -161,6 +155,6 @@ def in_options(problem: Problem) -> Problem:
     section, key, rest = place.groups()
     if (section, key) in _IN_SECTION:
         return replace(problem, where=_IN_SECTION[section, key] + rest)
-    known = key in EXAMPLES or (section == "mechanism" and is_setting(key))
+    known = key in EXAMPLES or key in PLAN_KEYS or (section == "mechanism" and is_setting(key))
     named = option_of_setting(key) if section == "mechanism" else option(key)
     return replace(problem, where=named + rest) if known else problem

@@ -1,26 +1,53 @@
-"""Options and arguments as they are typed, and those that several commands have."""
+"""The fields of a model of options: `option` is typed as ``--name``, `argument` stands by its place."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from pydantic import BaseModel, BeforeValidator, Field
 
+from stirred.mechanisms.groups import Command, Outcome
+
+Given = Any  # the value of a field that pydantic fills in
+Names = list[str]
 Text = str | None
-Names = list[str] | None
 Place = Path | None
 
 
-def opt(form: str, help: str, **more: Any) -> Any:
-    """Return an option from how it is typed, such as ``--hid COLUMN``."""
-    name, _, metavar = form.partition(" ")
-    return typer.Option(name, metavar=metavar or None, help=help, **more)
+class NoOptions(BaseModel):
+    """A command without options."""
 
 
-def arg(form: str, help: str, **more: Any) -> Any:
-    """Return an argument."""
-    return typer.Argument(metavar=form, help=help, **more)
+def option(
+    help: str, default: Any = None, *, form: str = "", complete: Callable[..., Any] | None = None, **checks: Any
+) -> Any:
+    """Return a field that is an option; with ``...`` as the default it is needed, and ``form`` is what follows it."""
+    marks: dict[str, Any] = {"form": form, "complete": complete}
+    return Field(default, description=help, json_schema_extra={k: v for k, v in marks.items() if v}, **checks)
 
 
-Json = Annotated[bool, opt("--json", "Print the same facts as JSON.")]
+def argument(form: str, help: str, default: Any = ..., *, complete: Callable[..., Any] | None = None) -> Any:
+    """Return a field that is an argument, called ``form`` in the help."""
+    marks: dict[str, Any] = {"argument": form} | ({} if complete is None else {"complete": complete})
+    return Field(default, description=help, json_schema_extra=marks)
+
+
+def command(
+    name: str, options: type[BaseModel], run: Callable[[Any, Any], Outcome], *, progress: bool = False
+) -> Command:
+    """Return a command whose help is the docstring of what it runs."""
+    return Command(name=name, help=getdoc(run) or name, options=options, run=run, progress=progress)
+
+
+def names(values: list[str] | None) -> list[str]:
+    """Return names that were given one by one, or separated by commas."""
+    from stirred.spec.problems import option_names
+
+    return [name for value in values or () for name in option_names(value)]
+
+
+# Names of columns, given one by one or separated by commas.
+Columns = Annotated[list[str], BeforeValidator(names)]

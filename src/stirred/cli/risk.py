@@ -5,132 +5,123 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any, Final
 
-from stirred.cli.option_words import bad_plan
-from stirred.cli.options import Json, Names, Place, Text, arg, opt
-from stirred.cli.output import emit_json, facts, paragraph
-from stirred.cli.risk_records import check_place, write_records
-from stirred.cli.swap_options import NOWHERE, names
+import polars as pl
+from pydantic import BaseModel
 
-if TYPE_CHECKING:
-    import polars as pl
-
-    from stirred.data.uniqueness import Diversity, ExactTable, Uniqueness
-    from stirred.risk.bounds import CellRanges, Revealed
-    from stirred.risk.column_guesses import ColumnGuess
-    from stirred.risk.combinations import MinimalUniques
-    from stirred.risk.subject import Subject
+from stirred.cli.options import Columns, Names, Place, Text, argument, command, option
+from stirred.cli.output import uniqueness_out
+from stirred.cli.plan_options import NOWHERE
+from stirred.data.frames import read_given
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.place import file_at
+from stirred.data.problems import DataError, bad_plan, number
+from stirred.data.uniqueness import Diversity, ExactTable, Uniqueness, diversity, record_risks, share_in_words
+from stirred.mechanisms.groups import Outcome
+from stirred.release.plan_file import read_plan
+from stirred.release.prepared import Prepared, prepare
+from stirred.risk.bounds import CellRanges, Revealed, bounds, joint_system, solutions
+from stirred.risk.column_guesses import ColumnGuess, column_guesses
+from stirred.risk.combinations import MOST_SETS, MinimalUniques, minimal_uniques, number_of_sets
+from stirred.risk.subject import (
+    Subject,
+    checked_keys,
+    default_keys,
+    from_bundle,
+    is_bundle,
+    margins_of,
+    records_and_keys,
+    revealed_by_tables,
+    unique_records,
+)
+from stirred.spec.problems import Problem
 
 # So many open ranges, added up, and fewer: then tables are counted one by one.
-_FEW = 60
+_FEW: Final = 60
+_RECORDS: Final = "--records"
 
 
-def risk(
-    file: Annotated[Path, arg("FILE|BUNDLE|PLAN.toml", "A file of records, a release, or a plan.")],
-    keys: Annotated[
-        Names,
-        opt(
-            "--keys COLUMN",
-            "What an attacker knows of a record; repeat, or separate by commas (default: all that is published "
-            "unchanged).",
-        ),
-    ] = None,
-    sensitive: Annotated[
-        Names,
-        opt("--sensitive COLUMN", "A value an attacker wants to learn: l-diversity, t-closeness; repeat."),
-    ] = None,
-    weight: Annotated[Text, opt("--weight COLUMN", "The sampling weights, where the file is a sample.")] = None,
-    population: Annotated[Place, opt("--population FILE", "The file that the sample comes from.")] = None,
-    persons: Annotated[Place, opt("--persons FILE", "With a file: the persons in the households.")] = None,
-    hid: Annotated[Text, opt("--hid COLUMN", "With a file: the column linking persons to households.")] = None,
-    target: Annotated[
-        Names,
-        opt(
-            "--target COLUMN",
-            "A value that other columns may tell, such as the county (default: what the swap exchanges); repeat.",
-        ),
-    ] = None,
-    margin: Annotated[
-        Names,
-        opt(
-            "--margin TABLE",
-            "A table published exactly, such as 'county x age': how far such tables determine records; repeat.",
-        ),
-    ] = None,
-    largest: Annotated[
-        int, opt("--largest NUMBER", "Search sets of so many keys for minimal unique combinations.", min=1)
-    ] = 3,
-    records: Annotated[
-        Place,
-        opt("--records OUT", "Write the risk of each record (fk, Fk, risk, suda) to a new CSV or Parquet file."),
-    ] = None,
-    json: Json = False,
-) -> None:
+class RiskOptions(BaseModel):
+    """`stirred risk`."""
+
+    file: Path = argument("FILE|BUNDLE|PLAN.toml", "A file of records, a release, or a plan.")
+    keys: Columns = option(
+        "What an attacker knows of a record; or separate by commas (default: all that is published unchanged).",
+        [], form="COLUMN",
+    )  # fmt: skip
+    sensitive: Columns = option("A value an attacker wants to learn: l-diversity, t-closeness.", [], form="COLUMN")
+    weight: Text = option("The sampling weights, where the file is a sample.", form="COLUMN")
+    population: Place = option("The file that the sample comes from.")
+    persons: Place = option("With a file: the persons in the households.")
+    hid: Text = option("With a file: the column linking persons to households.", form="COLUMN")
+    target: Columns = option(
+        "A value that other columns may tell, such as the county (default: what the swap exchanges).",
+        [], form="COLUMN",
+    )  # fmt: skip
+    margin: Names = option(
+        "A table published exactly, such as 'county x age': how far such tables determine records.", [], form="TABLE"
+    )
+    largest: int = option("Search sets of so many keys for minimal unique combinations.", 3, ge=1)
+    records: Place = option("Write the risk of each record (fk, Fk, risk, suda) to a new CSV or Parquet file.")
+
+
+def risk(options: RiskOptions, _: Any) -> Outcome:
     """Show how exposed people are: who is unique, and on what.
 
     Of a release only its public files are read. Nothing random happens, and only --records writes a file.
     """
-    from stirred.data.frames import read_given
-    from stirred.risk.subject import checked_keys, default_keys, revealed_by_tables, unique_records
-
+    weight, population, records = options.weight, options.population, options.records
     if records is not None:
-        check_place(records)
-    subject = subject_of(file, persons=persons, hid=hid)
-    given = names(keys)
-    table = checked_keys(subject.data, given) if given else default_keys(subject)
+        _check_place(records)
+    subject = subject_of(options.file, persons=options.persons, hid=options.hid)
+    table = checked_keys(subject.data, options.keys) if options.keys else default_keys(subject)
     if weight is not None and population is not None:
         what, remedy = "weights and a population file answer the same question", "give one of them"
         raise bad_plan(what, where="--population", remedy=remedy)
     whole = None if population is None else read_given(population)
     if whole is not None:
         subject = replace(subject, public=False)  # what is found rests on that file too
-    _check_columns(subject, table, names(sensitive), weight, None if whole is None else whole.columns)
+    _check_columns(subject, table, options.sensitive, weight, None if whole is None else whole.columns)
     whole = None if whole is None else _population(subject, table, whole, where=f"--population {population}")
     found = unique_records(subject.data, table, weight=weight, population=whole)
     light = [] if weight is None else _light_weights(_weights(subject, weight))
-    spread = _diversity(subject, table, names(sensitive))
-    minimal = _minimal(subject, table, largest)
-    guessed = _told(subject, table, names(target))
+    frame, keys = records_and_keys(subject.data, table)
+    spread = [diversity(frame, keys, name) for name in options.sensitive]
+    searched = number_of_sets(len(keys), options.largest) <= MOST_SETS
+    minimal = minimal_uniques(frame, keys, largest=options.largest) if searched else None
+    guessed = _told(subject, table, options.target)
     known = revealed_by_tables(subject, table)
-    cells = _bounds(subject, margin or [])
+    cells = _bounds(subject, options.margin)
     if records is not None:
-        write_records(records, subject, table, weight=weight, population=whole, minimal=minimal)
-    if json:
-        emit_json(
-            {
-                "file": str(file),
-                "public": subject.public,
-                "uniqueness": uniqueness_out(found),
-                "notes": [words for _, words in light],
-                "diversity": [asdict(each) for each in spread],
-                "revealed": None if known is None else asdict(known),
-                "bounds": None if cells is None else _bounds_out(cells),
-                "told": [{**asdict(each), "kappa": each.kappa, "tells": each.tells} for each in guessed],
-                "minimal_unique_combinations": None if minimal is None else _minimal_out(minimal),
-            }
-        )
-        return
-    facts(
-        [
-            ("file", subject.in_words),
-            *uniqueness_rows(found, default=not given, sample=weight is not None, population=whole is not None),
-            *light,
-            *(_diversity_row(each, found) for each in spread),
-            *_minimal_rows(minimal, found, largest),
-            *_told_rows(guessed),
-            *_revealed_rows(known, found),
-            *_bounds_rows(cells),
-        ]
-    )
-    paragraph("A missing value counts as a value of its own.")
+        _write_records(records, subject, table, weight=weight, population=whole, minimal=minimal)
+    values = {
+        "file": str(options.file),
+        "public": subject.public,
+        "uniqueness": uniqueness_out(found),
+        "notes": [words for _, words in light],
+        "diversity": [asdict(each) for each in spread],
+        "revealed": None if known is None else asdict(known),
+        "bounds": None if cells is None else _bounds_out(cells),
+        "told": [{**asdict(each), "kappa": each.kappa, "tells": each.tells} for each in guessed],
+        "minimal_unique_combinations": None if minimal is None else _minimal_out(minimal),
+    }
+    counted = {"sample": weight is not None, "population": whole is not None}
+    rows = [
+        ("file", subject.in_words),
+        *uniqueness_rows(found, default=not options.keys, **counted),
+        *light,
+        *(_diversity_row(each, found) for each in spread),
+        *_minimal_rows(minimal, found, options.largest),
+        *_told_rows(guessed),
+        *_revealed_rows(known, found),
+        *_bounds_rows(cells),
+    ]
+    return Outcome(values=values, rows=rows, blocks=["A missing value counts as a value of its own."])
 
 
 def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
     """Return what is looked at; options that belong to a file alone are refused beside a plan or a bundle."""
-    from stirred.data.microdata import Microdata
-    from stirred.risk.subject import Subject, from_bundle, is_bundle
-
     plan, bundle = file.suffix == ".toml", is_bundle(file)
     if (plan or bundle) and (persons is not None or hid is not None):
         what = f"the {'plan' if plan else 'bundle'} says this already"
@@ -138,30 +129,27 @@ def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
     if bundle:
         return from_bundle(file)
     if plan:
-        from stirred.release.plan_file import read_plan
-        from stirred.release.prepared import prepare
-
-        prepared = prepare(read_plan(file, out=NOWHERE))
-        return Subject(
-            name=str(file),
-            data=prepared.data,
-            specification=prepared.plan.specification,
-            exchanged=prepared.mechanism.areas,
-            kept_persons=tuple(prepared.plan.releases.get("persons", ())),
-            publishes_fixed=prepared.plan.publishes_fixed,
-        )
+        return subject_of_plan(prepare(read_plan(file, out=NOWHERE)), name=str(file))
     data = Microdata.read(file, persons, hid=hid)
     return Subject(name=str(file), data=data if persons is not None else replace(data, record="record"))
+
+
+def subject_of_plan(prepared: Prepared, *, name: str) -> Subject:
+    """Return the confidential records of a plan, with what it would publish unchanged."""
+    return Subject(
+        name=name,
+        data=prepared.data,
+        specification=prepared.plan.specification,
+        exchanged=prepared.mechanism.areas,
+        kept_persons=tuple(prepared.plan.releases.get("persons", ())),
+        publishes_fixed=prepared.plan.publishes_fixed,
+    )
 
 
 def _check_columns(
     subject: Subject, table: ExactTable, sensitive: list[str], weight: str | None, population: list[str] | None
 ) -> None:
     """Refuse columns that are not there, or that cannot be what they are named as; all problems at once."""
-    from stirred.data.microdata import missing_column
-    from stirred.data.problems import DataError
-    from stirred.spec.problems import Problem
-
     data, problems = subject.data, []
     known = [*data.variables, *(data.person_variables if table.by_persons else ())]
     for name in sensitive:
@@ -186,12 +174,6 @@ def _check_columns(
 
 def _population(subject: Subject, table: ExactTable, whole: pl.DataFrame, *, where: str) -> pl.DataFrame:
     """Return the keys of a population as the sample writes them; refuse what a sample cannot come from."""
-    import polars as pl
-
-    from stirred.data.problems import DataError
-    from stirred.risk.subject import records_and_keys
-    from stirred.spec.problems import Problem
-
     sample, keys = records_and_keys(subject.data, table)
     cast = whole.select(pl.col(name).cast(sample.schema[name], strict=False) for name in keys)
     none = [name for name in keys if not sample[name].is_in(cast[name].unique().implode()).any()]
@@ -214,10 +196,6 @@ def _weights(subject: Subject, name: str) -> pl.Series:
 
 def _no_weight(column: pl.Series) -> str:
     """Say what keeps a column from being weights, how often and where first."""
-    import polars as pl
-
-    from stirred.data.problems import number
-
     numbers = column.cast(pl.Float64, strict=False)
     known = numbers.is_finite().fill_null(value=False)
     kinds = [
@@ -233,8 +211,6 @@ def _no_weight(column: pl.Series) -> str:
 
 def _light_weights(column: pl.Series) -> list[tuple[str, str]]:
     """Say how many weights are below 1: such a record stands for less than itself, as with normalised weights."""
-    import polars as pl
-
     numbers = column.cast(pl.Float64)
     count, least = int((numbers < 1).sum()), int(numbers.arg_min() or 0)
     if not count:
@@ -249,31 +225,8 @@ def _light_weights(column: pl.Series) -> list[tuple[str, str]]:
     return [("weights", told)]
 
 
-def _diversity(subject: Subject, table: ExactTable, sensitive: list[str]) -> list[Diversity]:
-    from stirred.data.uniqueness import diversity
-    from stirred.risk.subject import records_and_keys
-
-    frame, keys = records_and_keys(subject.data, table)
-    return [diversity(frame, keys, name) for name in sensitive]
-
-
-def _minimal(subject: Subject, table: ExactTable, largest: int) -> MinimalUniques | None:
-    """Return the minimal unique combinations; None where there are too many sets of keys to search."""
-    from stirred.risk.combinations import MOST_SETS, minimal_uniques, number_of_sets
-    from stirred.risk.subject import records_and_keys
-
-    frame, keys = records_and_keys(subject.data, table)
-    if number_of_sets(len(keys), largest) > MOST_SETS:
-        return None
-    return minimal_uniques(frame, keys, largest=largest)
-
-
 def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[ColumnGuess]:
     """Return what the keys tell of the targets; of a swap, all that is held of what it exchanges."""
-    from stirred.data.microdata import missing_column
-    from stirred.data.problems import DataError
-    from stirred.risk.column_guesses import column_guesses
-
     data = subject.data
     problems = [
         missing_column(name, data.variables, where="--target", role="a target")
@@ -299,9 +252,6 @@ def _told_rows(found: list[ColumnGuess]) -> list[tuple[str, str]]:
 
 def _bounds(subject: Subject, margins: list[str]) -> tuple[CellRanges, int | None] | None:
     """Return the bounds that margins leave for the cells of their joint table, and how many tables these are."""
-    from stirred.risk.bounds import bounds, joint_system, solutions
-    from stirred.risk.subject import margins_of
-
     if not margins:
         return None
     tables = margins_of(subject.data, margins)
@@ -335,8 +285,6 @@ def _bounds_rows(found: tuple[CellRanges, int | None] | None) -> list[tuple[str,
 
 
 def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str, str]]:
-    from stirred.data.uniqueness import share_in_words
-
     if found is None:
         return []
     share = partial(share_in_words, whole=found.records)
@@ -351,7 +299,6 @@ def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str
 
 def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool, population: bool) -> list[tuple[str, str]]:
     """Say how many records share their keys with how many others."""
-    from stirred.data.uniqueness import share_in_words
 
     def share(part: float) -> str:
         return share_in_words(part, found.records)
@@ -369,7 +316,9 @@ def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool, populatio
         many = f"{'about ' if sample else ''}{found.population_uniques:,.0f}"
         rows.append(("population", f"{many} of the unique are so in the population too"))
     if found.unique_match is not None:
-        rows.append(("match", f"who finds one record with the keys of a person is right in {found.unique_match:.1%}"))
+        rows.append(
+            ("match", f"if exactly one record has a person's keys, it is theirs in {found.unique_match:.1%} of cases")
+        )
     rows.append(
         (
             "found",
@@ -380,23 +329,7 @@ def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool, populatio
     return rows
 
 
-def uniqueness_out(found: Uniqueness) -> dict[str, Any]:
-    """Return for JSON how many records share their keys with how many others."""
-    from stirred.cli.output import picked
-
-    return {
-        **picked(found, "of", "records", "classes", "unique", "k", "expected_matches", "population_uniques"),
-        "keys": list(found.keys),
-        "share_unique": found.unique / max(found.records, 1),
-        "below_3": found.below(3),
-        "below_5": found.below(5),
-        "unique_match": found.unique_match,
-    }
-
-
 def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
-    from stirred.data.uniqueness import share_in_words
-
     return (
         "sensitive",
         f"{each.sensitive} is told for {share_in_words(each.told, found.records)} of the {found.of}, whose keys "
@@ -406,9 +339,6 @@ def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
 
 
 def _minimal_rows(found: MinimalUniques | None, unique: Uniqueness, largest: int) -> list[tuple[str, str]]:
-    from stirred.data.problems import number
-    from stirred.data.uniqueness import share_in_words
-
     if found is None:
         return [("minimal", f"sets of up to {largest} of these keys are too many to search; choose --largest 2")]
     share = share_in_words(found.affected, unique.records)
@@ -433,3 +363,49 @@ def _minimal_out(found: MinimalUniques) -> dict[str, Any]:
         "by_key": dict(found.by_key),
         "highest_score": int(found.scores.max(initial=0)),
     }
+
+
+# ---- the risk of each record, as a file ---------------------------------------------------------------------------
+
+
+def _check_place(out: Path) -> None:
+    """Refuse a place where nothing can be written, before anything is read."""
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise bad_plan(f"{out.name} is neither CSV nor Parquet", where=_RECORDS, remedy="name a .csv or .parquet file")
+    if out.exists():
+        raise bad_plan("something is already there", where=f"{_RECORDS} {out}", remedy="choose a new file")
+    if not out.resolve().parent.is_dir():
+        raise bad_plan("there is no such folder", where=f"{_RECORDS} {out}", remedy="make it first, or choose another")
+    above = out.resolve().parents
+    if any(folder.name == "public" and (folder.parent / "manifest.json").exists() for folder in above):
+        what = "the risk of each record must not stand among public files"
+        raise bad_plan(what, where=f"{_RECORDS} {out}", remedy="choose a place inside the agency")
+
+
+def _write_records(
+    out: Path,
+    subject: Subject,
+    table: ExactTable,
+    *,
+    weight: str | None,
+    population: pl.DataFrame | None,
+    minimal: MinimalUniques | None,
+) -> None:
+    """Write the number, keys and risks of each record, for its owner alone."""
+    frame, keys = records_and_keys(subject.data, table)
+    found = record_risks(frame, keys, weight=weight, population=population)
+    if minimal is not None:
+        found = found.with_columns(pl.Series("suda", minimal.scores))
+    shown = frame.select(name for name in keys if name in table.keys)
+    if taken := [name for name in shown.columns if name in ("row", *found.columns)]:
+        what = f"a key is called {taken[0]}, as a column of this file is"
+        raise bad_plan(what, where=_RECORDS, remedy="rename it in the data")
+    rows = pl.concat([shown, found], how="horizontal").with_row_index("row", offset=1)
+    with file_at(out, private=True) as half:
+        if out.suffix.lower() == ".csv":
+            rows.write_csv(half)
+        else:
+            rows.write_parquet(half)
+
+
+COMMANDS: Final = (command("risk", RiskOptions, risk),)

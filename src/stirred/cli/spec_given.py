@@ -5,12 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stirred.cli.option_words import told_by_options, wrong
+from pydantic import BaseModel
+
+from stirred.cli.option_words import told_by_options
+from stirred.cli.options import Names, Text, option
+from stirred.spec.problems import wrong
 
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
     from stirred.spec.catalogue import CatalogueEntry
     from stirred.spec.prices import Price
+
+
+STATED: Final = "stated on the command line"
+BUDGET: Final = "A value for a budget that is only a letter, such as 1."
+
+
+class UnitOptions(BaseModel):
+    """Options that relate units."""
+
+    kappa: Names = option("One NEW unit changes at most K OLD records: household:person=1.", [], form="OLD:NEW=K")
+    because: str = option("Why the factor holds; kept as an assumption.", "")
+
+    def factors(self) -> list[UnitFactor]:
+        """Return the factors between units that ``--kappa`` states."""
+        return factors(self.kappa, self.because or STATED)
+
+
+class CurrencyOptions(UnitOptions):
+    """Options that say what a total is expressed in."""
+
+    unit: Text = option("The common unit, where entries differ.", form="NAME")
+    output: Text = option("Express the total in: pure, zcdp, approximate, gdp, tv, kl, hellinger or chi2.", form="NAME")
+    delta: Text = option("delta; alone it means --output approximate.", form="NUMBER")
+
+    def premetric(self) -> OutputPremetric | None:
+        """Return the output premetric that the options name, if any."""
+        name = self.output or ("approximate" if self.delta is not None else None)
+        return None if name is None else output_premetric(name, delta=self.delta)
 
 
 def read(name: str, *, budget: str | None = None) -> CatalogueEntry:
@@ -70,25 +102,6 @@ def read_two(first: str, second: str, *, budget: str | None) -> tuple[CatalogueE
     )
 
 
-def write_new(path: Path, text: str, *, private: bool = False) -> None:
-    """Write a file that does not exist yet, complete or not at all."""
-    from stirred.data.place import file_at
-
-    if path.exists():
-        raise wrong("this file exists already", where=str(path), remedy="choose another name, or remove it")
-    try:
-        content = text.encode("utf-8")  # before the file is made, so that none is left half-written
-    except UnicodeEncodeError:
-        raise wrong(
-            "the text to write holds half a character", where=str(path), remedy="give titles and reasons in UTF-8"
-        ) from None
-    try:
-        with file_at(path, private=private) as half:
-            half.write_bytes(content)
-    except OSError as error:
-        raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
-
-
 def counted(texts: list[str] | None) -> dict[str, int]:
     """Return how many values each level or variable has, as ``--count`` states."""
     stated = {}
@@ -130,7 +143,7 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
         factor = fraction(value, where="--kappa")
         if factor < 1:
             raise wrong(
-                f"{value.strip()} is below 1, but whoever changes one {new.strip()} changes at least one record",
+                f"{value.strip()} is below 1, but a change of one {new.strip()} changes at least one record",
                 where="--kappa",
                 remedy=f"write the largest number of {old.strip()} records that one {new.strip()} changes, 1 or more",
             )

@@ -188,7 +188,7 @@ class _Reader:
         try:
             return model.model_validate(item)
         except ValidationError as error:
-            for found in misfits(error.errors(), item, model, remedy="see `stirred schema codebook`"):
+            for found in misfits(error.errors(), item, model, remedy="see `stirred plan --schema codebook`"):
                 where = place._replace(key=" ".join(place_of([part]) for part in found.place))
                 if found.kind == "extra_forbidden":
                     key, known = str(found.place[-1]), list(model.model_fields)

@@ -284,7 +284,7 @@ def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterat
         with _undisturbed():  # or a folder could be left behind
             place, lock = _lock(Place(out=out), make=True, replace=replace, private=private)
         if place.is_resumable:
-            finish = shlex.join(["stirred", "resume", str(out)])
+            finish = shlex.join(["stirred", "release", "--resume", str(out)])
             raise bad_plan(
                 "a release to this place was drawn and not finished, and what it needs is kept",
                 where=str(out),

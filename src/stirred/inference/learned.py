@@ -53,7 +53,7 @@ def pure_loss(specification: Specification, *, where: str = "output_premetric") 
                     what="unsupported flavor: limits on tests and posteriors need pure differential privacy (D_Mult); "
                     f"this is {output.name}, {output.classic}, which lets some outputs change the odds by any factor",
                     where=where,
-                    remedy="read its own meaning with `stirred spec explain`; it is not converted",
+                    remedy="read its own meaning with `stirred spec show --explain`; it is not converted",
                 )
             ]
         )

@@ -4,8 +4,8 @@
 mechanism's folder. They loop over what is declared here; sentences are made by the mechanism from its own data.
 
 What you must write, and what you may say better than the default, is :class:`Mechanism`, below. What a mechanism may be
-able to do besides (swap before tables, a rate that decides its loss, commands of its own) is in
-``contract/abilities.py``. The values that pass through are in ``contract/settings.py``, ``plan.py``, ``release.py`` and
+able to do besides (swap before tables, a rate that decides its loss) is in ``contract/abilities.py``, and commands of
+its own in ``groups.py``. The values that pass through are in ``contract/settings.py``, ``plan.py``, ``release.py`` and
 ``shown.py``. Import all of them from here.
 
 ``stirred.mechanisms.plain`` opens with a whole mechanism in one screen.
@@ -29,10 +29,8 @@ from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import (
     FINE_COLUMNS,
     Array,
-    Command,
     Exchange,
     NumberMoved,
-    Outcome,
     RateLosses,
     RedrawLaw,
     RedrawnCounts,
@@ -96,6 +94,7 @@ from stirred.mechanisms.contract.shown import (
     TooLargeError,
     Typical,
 )
+from stirred.mechanisms.groups import Bullets, Command, FactRows, Outcome, OutputBlock, Title
 from stirred.randomness.entropy import Entropy
 from stirred.spec.doubts import Doubt, refuse_doubts, with_accepted
 from stirred.spec.exact import Exact

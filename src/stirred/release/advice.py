@@ -61,7 +61,7 @@ def relatives(data: Any, swap: Any, *, equal: str) -> list[tuple[str, Any]]:
     ``equal`` is ``changed`` or ``epsilon``. Members that cannot reach it are left out.
     """
     if swap.family is None:
-        raise bad_plan("this mechanism has no family", where="--family", remedy="compare plans with each other")
+        raise bad_plan("this mechanism has no family", where="--equal", remedy="compare plans with each other")
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
     plan = swap.plan(data, doubts=False)

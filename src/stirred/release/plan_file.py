@@ -421,7 +421,9 @@ def plan_from(content: dict[str, Any], *, source: str, folder: Path) -> PlanFile
     try:
         plan = PlanFile.model_validate(content)
     except ValidationError as error:
-        for found in misfits(error.errors(), content, PlanFile, remedy="see docs/plans.md, or `stirred schema plan`"):
+        for found in misfits(
+            error.errors(), content, PlanFile, remedy="see docs/plans.md, or `stirred plan --schema plan`"
+        ):
             if unknown and found.kind == "extra_forbidden" and len(found.place) == 1 and not found.hint:
                 continue  # perhaps a section of the mechanism that was meant
             problems.append((str((*found.place, "")[0]), _problem(found, source)))

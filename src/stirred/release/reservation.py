@@ -44,7 +44,7 @@ def ledger_doubts(
     def instead(earlier: Sequence[int]) -> str:
         unfinished = [entry for number in earlier if (entry := ledger.entry(number)).status == RESERVED]
         if unfinished:
-            return f"finish that run, at no further cost: `stirred resume {unfinished[-1].place}`"
+            return f"finish that run, at no further cost: `stirred release --resume {unfinished[-1].place}`"
         return "use the earlier release; another plan, chosen after looking at it, is a choice among runs as well"
 
     request = Request(mechanism=mechanism, specification=specification, parameters=parameters, inputs=inputs)
@@ -259,7 +259,7 @@ def tell_how_to_finish(error: BaseException, ledger: Ledger, entry: Entry, place
         return  # the bundle is there
     error.add_note(
         f"The draw of entry {entry.number} of the ledger {ledger.name} is kept: "
-        f"`stirred resume {place.out}` finishes the same release at no further cost. "
+        f"`stirred release --resume {place.out}` finishes the same release at no further cost. "
         f"`{abort_command(ledger.name, entry.number)}` gives it up; it then counts as spent."
     )
 

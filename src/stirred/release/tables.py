@@ -216,7 +216,7 @@ def expectations(
     for table in tables:
         if table.of_persons and people is None:
             remedy = "name the person file that belongs to it"
-            raise bad_plan(f"the table of {table.title} counts persons", where="--expect-persons", remedy=remedy)
+            raise bad_plan(f"the table of {table.title} counts persons", where="--expect-from", remedy=remedy)
         with placed(f"--expect-from {records or source}"):
             error = expected_error(
                 homes,

@@ -98,7 +98,7 @@ def change_unit(
     scale = exact(fraction(factor, where="factor"))
     if scale < 1:
         raise wrong(
-            f"{factor} is below 1, but whoever changes one {unit} changes at least one record",
+            f"{factor} is below 1, but a change of one {unit} changes at least one record",
             where="factor",
             remedy="write the largest number of old units that one new unit changes, 1 or more",
         )

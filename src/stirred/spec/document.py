@@ -25,7 +25,9 @@ from stirred.spec.specification import KEYS_ALONE, Flavor, KeysAlone, OneRun, Re
 SCHEMA_VERSION: Final = 1
 SCHEMA_ID: Final = "urn:stirred:specification:1"
 M = TypeVar("M", bound=BaseModel)
-_SCHEMA: Final = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
+_SCHEMA: Final = (
+    "see `stirred plan --schema specification`, or an example from `stirred spec export NAME --format json`"
+)
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 # A loss as a double rounded up; decimals of a file arrive exactly.

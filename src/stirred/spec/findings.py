@@ -191,7 +191,7 @@ def _post_imputation(context: Context) -> Iterator[Finding]:
             message=f"The unit is a {records_of(premetric.unit, 1)} after imputation, not a {premetric.unit}: "
             "whoever's answers were copied into k records is protected with k times the loss (rho squared: k^2 times).",
             advice="Say so wherever the budget is quoted, and give the budget for the largest number of copies "
-            "(`stirred budget duplicates`).",
+            "(`stirred spec budget --copies`).",
         )
 
 

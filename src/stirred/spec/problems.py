@@ -46,19 +46,34 @@ def setting(key: str, *values: str, planned: bool = False) -> str:
     return f"\ue000{json.dumps([key, values, planned])}\ue001"
 
 
+# Keys of a plan that have no option of their own.
+_WITHOUT_OPTION: Final = (
+    "format",
+    "missing",
+    "missing_as",
+    "name",
+    "post_imputation",
+    "settings_from",
+    "stage",
+    "unit",
+)
+
+
 def in_option(named: NamedSetting) -> str:
     """Return a setting as it is typed on the command line.
 
     >>> print(in_option(NamedSetting("hold")), in_option(NamedSetting("id", ("house id",))))
     --hold --id 'house id'
     >>> print(in_option(NamedSetting("missing", ("", "NA"), planned=True)))
-    --missing ,NA (in a plan: missing = ["", "NA"] under [data])
+    --set missing=,NA (in a plan: missing = ["", "NA"] under [data])
     """
     key, values, planned = named
     typed = ",".join(values) if len(values) > 1 else as_option(*values) if values else ""
     if key == "kappa" and values:
         typed = "{}:{}={}".format(*values)
     option = f"--{key.replace('_', '-')}{' ' if values else ''}{typed}"
+    if planned and key in _WITHOUT_OPTION:
+        option = f"--set {key}={typed}"
     return f"{option} (in a plan: {in_plan(named)})" if planned else option
 
 

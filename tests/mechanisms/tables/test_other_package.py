@@ -55,7 +55,7 @@ def test_it_is_released_audited_and_published(tmp_path: Path, capsys: pytest.Cap
     out = tmp_path / "out"
     table = pl.read_csv(out / "public" / "tables" / "ward-x-sex.csv")
     assert table.select("ward", "sex").rows() == [(w, s) for w in "abc" for s in "fm"]
-    assert run(["audit", "bundle", str(out)]) == 0
+    assert run(["check", str(out)]) == 0
     assert "computed anew from the settings" in " ".join(capsys.readouterr().out.split())
     assert run(["publish", str(out), str(tmp_path / "published")]) == 0, capsys.readouterr().err
 

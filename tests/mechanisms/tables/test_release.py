@@ -297,7 +297,7 @@ def test_a_flat_file_of_persons_has_the_person_as_unit(folder: Path, capsys: pyt
 
 
 def test_the_command_line_is_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["homes.parquet", "--mechanism", "noisy-tables", "--unit", "person", "--codebook", "codebook.toml"]
+    options = ["homes.parquet", "--mechanism", "noisy-tables", "--set", "unit=person", "--codebook", "codebook.toml"]
     options += ["--set", "noise=laplace", "--set", "epsilon=1", "--table", "county x tenure"]
     assert command(["plan", *options, "--json"]) == 0
     by_options = json.loads(capsys.readouterr().out)

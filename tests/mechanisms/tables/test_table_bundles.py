@@ -128,7 +128,7 @@ def test_a_table_that_is_not_the_sum_is_found(folder: Path, monkeypatch: pytest.
 def test_single_commands_read_public_tables_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     given = [f"--set={setting}" for setting in ("blocks=blocks.csv", "iterations=iterations.csv", "races=race1,race2")]
-    assert run(["plan", "persons.csv", "--mechanism", "safetab-p", "--unit", "person", *given]) == 0
+    assert run(["plan", "persons.csv", "--mechanism", "safetab-p", "--set", "unit=person", *given]) == 0
     assert run(["audit", "mechanism", "safetab-p", *given, "--set", "budget=one.toml"]) == 2
     one = (
         toy_toml().partition("parts = [")[0]

@@ -203,5 +203,5 @@ def test_a_file_of_attributes_is_a_schema_of_budgets_as_of_estimates(
 ) -> None:
     budget = tmp_path / "budget.toml"
     budget.write_text('rho = "1"\n[levels]\nall = 1\n[queries]\ndetailed = 1\n', encoding="utf-8")
-    assert run(["topdown", "budget", str(budget), "--schema", str(folder / "reversed.toml"), "--quiet"]) == 0
+    assert run(["topdown", "budget", str(budget), "--schema", str(folder / "reversed.toml")]) == 0
     assert "by sex x age" in capsys.readouterr().out

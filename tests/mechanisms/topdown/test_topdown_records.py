@@ -326,9 +326,9 @@ def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert "stirred resume" in err
+    assert "stirred release --resume" in err
     assert not (folder / "out").exists()
-    assert command(["resume", "out", "--quiet"]) == 0
+    assert command(["release", "--resume", "out", "--quiet"]) == 0
     (entry,) = Ledger.open(folder / "a.ledger").entries()
     assert entry.state == "committed"
     assert audit_bundle(folder / "out").passed
@@ -347,8 +347,8 @@ def test_a_full_disk_is_told_and_the_run_is_finished_when_there_is_room(
         assert command(["release", "plan.toml", "--quiet"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "the system refused: No space left on device" in said
-    assert "stirred resume" in said
-    assert command(["resume", "out", "--quiet"]) == 0
+    assert "stirred release --resume" in said
+    assert command(["release", "--resume", "out", "--quiet"]) == 0
 
 
 # ---- a later, more detailed release -----------------------------------------------------------------------

@@ -353,7 +353,7 @@ def test_bundles_of_one_file_are_compared_by_what_their_manifests_know(place: Pa
         text = written.read_text(encoding="utf-8")
         assert "the confidential file 'homes'" in text
         written.write_text(text.replace("the confidential file 'homes'", OLD_WORDS[name].format("homes")), "utf-8")
-    told = json.loads(stirred("spec", "compare", *both, "--json", cwd=place).stdout)
+    told = json.loads(stirred("compare", *both, "--beta", "0.05", "--json", cwd=place).stdout)
     assert [block["verdict"] for block in told["blocks"].values()] == [
         "equal",
         "weaker",
@@ -361,7 +361,9 @@ def test_bundles_of_one_file_are_compared_by_what_their_manifests_know(place: Pa
         "stronger",
         "incomparable",
     ]
-    alone = json.loads(stirred("spec", "compare", *(f"{one}/public" for one in both), "--json", cwd=place).stdout)
+    alone = json.loads(
+        stirred("compare", *(f"{one}/public" for one in both), "--beta", "0.05", "--json", cwd=place).stdout
+    )
     assert alone["blocks"]["domain"]["verdict"] == "incomparable", "of a published folder only the words are known"
     known = hashlib.sha256((place / "homes.parquet").read_bytes()).hexdigest()
     inside = [path for path in place.rglob("*") if path.is_file() and known in path.read_text("utf-8", "replace")]

@@ -166,7 +166,7 @@ def test_a_calibrated_plan_is_released_and_published(
     else:
         assert not held
         assert not (public / "invariants.parquet").exists()
-    assert run(["audit", "bundle", str(tmp_path / "bundle")]) == 0
+    assert run(["check", str(tmp_path / "bundle")]) == 0
     assert run(["publish", str(tmp_path / "bundle"), str(tmp_path / "out")]) == 0
 
 

@@ -102,7 +102,7 @@ def test_a_plan_is_released_and_published(folder: Path, capsys: pytest.CaptureFi
     assert kept.filter(pl.col("table") == "total income")["clamped"].to_list() == [
         int((a_sample()["income"] > 100).sum())
     ]
-    assert run(["audit", "bundle", str(bundle)]) == 0
+    assert run(["check", str(bundle)]) == 0
     assert run(["publish", str(bundle), str(folder / "out")]) == 0
     assert {path.name for path in (folder / "out").iterdir()} >= {"estimates.parquet", "estimates.csv"}
 
@@ -481,7 +481,7 @@ def test_a_mean_outside_its_bounds_is_published_with_a_remark(folder: Path) -> N
         assert row["flag"].endswith("o") is outside
     told = (folder / "bundle/public/README.md").read_text()
     assert "o after the flag: a mean or ratio came out beyond its declared bounds" in " ".join(told.split())
-    assert run(["audit", "bundle", str(folder / "bundle")]) == 0
+    assert run(["check", str(folder / "bundle")]) == 0
 
 
 def test_a_bundle_of_before_without_the_remark_is_still_whole() -> None:

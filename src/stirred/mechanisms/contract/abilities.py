@@ -1,21 +1,16 @@
-"""What some mechanisms can do besides releasing: swap before tables, give a loss for a rate, bring commands."""
+"""What some mechanisms can do besides releasing: swap before tables, give a loss for a rate."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel
 
-from stirred.mechanisms.contract.release import Progress
-from stirred.mechanisms.contract.shown import Grid, Picture
 from stirred.spec.exact import Exact
-from stirred.spec.text import Row
 
 # ---- swaps --------------------------------------------------------------------------------------------------
 
@@ -143,34 +138,3 @@ class SwapFamily:
     redrawn: RedrawnStratum | None = None
     uncorrected: tuple[str, str] | None = None
     stratum_settings: Mapping[str, str | None] | None = None
-
-
-# ---- commands of its own ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a command found: rows and tables for people, the same as values for ``--json``.
-
-    ``pictures`` are drawn into new SVG files. A check that failed is not ``passed``: the command then leaves with 1.
-    """
-
-    rows: Sequence[Row] = ()
-    grids: Sequence[Grid] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-    pictures: Mapping[Path, Picture] = field(default_factory=dict)
-    passed: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A command that a mechanism brings along, such as one that estimates from published files.
-
-    ``options`` is a pydantic model: each field with its description is an option ``--name``, or an argument where it
-    is marked ``json_schema_extra={"argument": "FILE"}``. ``run`` never prints; it reports its progress.
-    """
-
-    name: str
-    help: str
-    options: type[BaseModel]
-    run: Callable[[Any, Progress | None], Outcome]

@@ -510,18 +510,21 @@ COMMANDS = (
         help="Estimate counts from published measurements.",
         options=HierarchyEstimateOptions,
         run=run_estimate,
+        progress=True,
     ),
     Command(
         name="interval",
         help="Estimate one count from a bundle, with its interval.",
         options=IntervalOptions,
         run=run_interval,
+        progress=True,
     ),
     Command(
         name="microdata",
         help="Make records from published measurements.",
         options=MicrodataOptions,
         run=run_microdata,
+        progress=True,
     ),
     Command(
         name="budget",

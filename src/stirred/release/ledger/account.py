@@ -331,8 +331,8 @@ class Account:
 def not_of(others: Mapping[str, Sequence[int]], dataset: str, *, where: str) -> list[Problem]:
     """Return that files are not those of earlier entries, and how to say that they are of one dataset all the same."""
     remedy = (
-        f"if it is the same dataset, edited since, say so with name = '{dataset}' under [data] (--name); "
-        "another dataset needs a ledger of its own"
+        f"if it is the same dataset, edited since, say so with name = '{dataset}' under [data] (--set "
+        "name=..., and --name of `stirred ledger add`); another dataset needs a ledger of its own"
     )
     return [
         Problem(

@@ -173,7 +173,7 @@ _MADE: Final = ("somebody else created a ledger here meanwhile", "open that one"
 _NO_RIGHT: Final = ("the database does not let you write", "ask for the rights")
 _EARLIER: Final = (
     "this ledger was made by an earlier version, whose lock anybody could take; nothing was written",
-    "`stirred ledger export` it, and `stirred ledger import` it into a new schema",
+    "`stirred ledger export` it, and `stirred ledger init --from` it into a new schema",
 )
 _NO_POLICY: Final = (
     "you may not change the policy of this ledger",

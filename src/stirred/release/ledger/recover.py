@@ -88,8 +88,8 @@ def _can_go_on(ledger: Ledger, entry: Entry) -> str | None:
     if is_at_work(Path(entry.place)):
         return "its run is at work: left open"
     return (
-        f"its draw is kept: left open; `stirred resume {entry.place}` finishes the release at no further cost, and "
-        f"`{abort_command(ledger.name, entry.number)}` gives it up"
+        f"its draw is kept: left open; `stirred release --resume {entry.place}` finishes the release at no further "
+        f"cost, and `{abort_command(ledger.name, entry.number)}` gives it up"
     )
 
 

@@ -76,7 +76,7 @@ def test_a_household_that_stands_in_two_records_is_warned_of() -> None:
     assert told.name == "regroup:hid"
     assert told.refuses
     assert "some identifiers may recur, such as an address" in told.remedy
-    assert "if a row is a person, say so with --unit person" in told.remedy
+    assert "if a row is a person, say so with --set unit=person" in told.remedy
     assert told.what.startswith('"hid" is repeated in 2 records: are they the same household?')
     assert doubts(HOMES, None, "hid") == []
     conditioned = ConditionedSwap(match=["size"], swap=["county"], rate="1/2", redraw_law="uniform")
@@ -124,7 +124,7 @@ def test_a_file_of_persons_is_no_file_of_households() -> None:
         assert doubt.name == "unit:hid"
         assert doubt.refuses
         assert doubt.what.startswith('the file has several rows for a household: "hid" has 60 values in 120 rows')
-        assert 'with --unit person (in a plan: unit = "person" under [mechanism])' in doubt.remedy
+        assert 'with --set unit=person (in a plan: unit = "person" under [mechanism])' in doubt.remedy
         assert doubt.remedy.endswith("with --persons FILE and --hid hid")
 
 

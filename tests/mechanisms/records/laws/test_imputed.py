@@ -132,7 +132,7 @@ def test_a_plan_with_imputed_records_makes_a_bundle_that_can_be_published(
     assert command(["publish", "out", "dest"]) == 0
     report = (tmp_path / "dest" / "report.html").read_text(encoding="utf-8")
     assert "imputed records, each with its own swap values" in report
-    done = stirred("compare", "plan.toml", "--family", cwd=tmp_path)
+    done = stirred("compare", "plan.toml", cwd=tmp_path)
     assert done.returncode == 2
     assert "do not leave imputed records out" in done.stderr
 

@@ -53,7 +53,7 @@ def test_it_is_planned_released_published_and_audited_like_any_other(
     assert run([*given, "--rate", "1/2", "--id", "hid", "--out", str(out), "--quiet"]) == 0
     stated = json.loads((out / "public" / "specification.json").read_text(encoding="utf-8"))
     assert stated["mechanism"]["name"] == "coin-swap"
-    assert run(["audit", "bundle", str(out)]) == 0
+    assert run(["check", str(out)]) == 0
     margins = ["--hold-margin", "2,1", "--swap-margin", "2,1"]
     assert run(["audit", "swap", "--mechanism", "coin", "--rate", "1/2", *margins]) == 0
     assert "a factor of 4" in " ".join(capsys.readouterr().out.split())

@@ -173,7 +173,7 @@ def require_feasible(hold: Margins, swap: Margins) -> None:
             f"the exact loss of {records:,} records with these margins would take too long",
             where="margins",
             remedy="audit a smaller stratum; the sharp bound holds for every stratum of that size "
-            "(`stirred budget swap --bound sharp`)",
+            "(`stirred spec budget --bound sharp`)",
         )
 
 
