@@ -171,3 +171,78 @@ def test_what_is_no_frame_and_no_path_is_refused() -> None:
     for wrong in (3, None, ["size"], {"size": 1}):
         with pytest.raises(StirredError, match="cannot be read as a table"):
             stirred.plan(wrong, **SETTINGS)
+
+
+def test_a_mechanism_may_be_given_itself(file: Path) -> None:
+    swap = stirred.PermutationSwap(match=["size"], swap=["county"], rate="1/4")
+    same = stirred.plan(HOMES, **SETTINGS)
+    assert stirred.plan(HOMES, mechanism=swap, id="hid").specification == same.specification
+    assert stirred.plan(file, mechanism=swap, id="hid").mechanism == same.mechanism
+    noise = stirred.NoisyTables(rho="1/2", tables=[["county"]], values=COUNTIES)
+    assert [*stirred.release(stirred.plan(HOMES, mechanism=noise)).tables] == ["county"]
+    with pytest.raises(StirredError, match=r'a mechanism of tables is given by its name.*mechanism="noisy-tables"'):
+        stirred.plan(file, mechanism=noise)
+    with pytest.raises(StirredError, match=r"rate: the mechanism was given with its settings"):
+        stirred.swap(HOMES, mechanism=swap, rate="1/2", id="hid")
+
+
+@pytest.mark.parametrize("data", ["frame", "file"])
+def test_what_is_no_mechanism_no_list_and_no_table_is_refused(data: str, file: Path) -> None:
+    given = HOMES if data == "frame" else file
+    wrong: Any
+    for wrong in (3, stirred.PermutationSwap):
+        with pytest.raises(StirredError, match=r"mechanism: .* is not a mechanism"):
+            stirred.plan(given, mechanism=wrong)
+    for key in ("id", "accept"):
+        with pytest.raises(StirredError, match=f"{key}: 3 is not a list of names"):
+            stirred.plan(given, **{**SETTINGS, key: 3})
+    with pytest.raises(StirredError, match="tables: 3 does not name the columns of tables"):
+        stirred.plan(given, **{**SETTINGS, "tables": 3})
+
+
+def test_tables_of_a_swapped_frame_are_those_of_a_file() -> None:
+    with pytest.raises(StirredError, match="tables: tables are counted with the bundle of a file"):
+        stirred.swap(HOMES, tables=["county x tenure"], **SETTINGS)
+
+
+def test_a_table_is_a_text_as_on_the_command_line(file: Path) -> None:
+    settings: dict[str, Any] = {"mechanism": "noisy-tables", "rho": "1/2"}
+    values = {**COUNTIES, "tenure": ["own", "rent", "free"]}
+    for tables in (["county x tenure"], "county x tenure", [["county", "tenure"]]):
+        found = stirred.release(stirred.plan(HOMES, tables=tables, values=values, **settings))
+        assert [*found.tables] == ["county x tenure"]
+    prepared = stirred.plan(file, tables=["county x tenure"], **SETTINGS).prepared
+    assert prepared is not None
+    assert prepared.plan_file.tables[0].variables == ["county", "tenure"]
+
+
+def test_what_is_no_path_is_refused(tmp_path: Path) -> None:
+    calls: list[Any] = [stirred.read, stirred.check, lambda it: stirred.publish(it, tmp_path / "new")]
+    for call in calls:
+        with pytest.raises(StirredError, match="None is not a path"):
+            call(None)
+
+
+def test_objects_that_are_made_otherwise_say_how(tmp_path: Path) -> None:
+    with pytest.raises(StirredError, match=r"Ledger: a ledger is opened by its path\. Fix: write Ledger\.open\('l'\)"):
+        stirred.Ledger("l")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"Entropy\.from_os\(\)"):
+        stirred.Entropy()
+
+
+def test_a_release_says_what_belongs_to_the_plan() -> None:
+    planned = stirred.plan(HOMES, **SETTINGS)
+    with pytest.raises(StirredError, match=r"accept: this belongs to the plan\. Fix: give it to stirred\.plan"):
+        stirred.release(planned, accept=["tells:tenure"])
+    with pytest.raises(StirredError, match="plan: a value of the type DataFrame is not a plan"):
+        stirred.release(HOMES)
+
+
+def test_advice_in_python_is_what_works() -> None:
+    (doubt,) = stirred.plan(HOMES, **{**SETTINGS, "id": None}).standing
+    assert 'id=["hid"]' in str(StirredError([doubt.problem]))
+    for data in (stirred.Microdata(HOMES, id=("hid",)), stirred.Microdata(households=HOMES, id=("hid",))):
+        assert stirred.plan(data, **{**SETTINGS, "id": None}).standing == ()
+    alone = HOMES.with_columns(exact=pl.min_horizontal(pl.int_range(400), 200))
+    doubts = stirred.plan(alone, **SETTINGS).doubts
+    assert "named with hold=" in str(StirredError([each.problem for each in doubts if each.kind == "exposed"]))
