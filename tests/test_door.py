@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 import stirred
+from stirred.data import uniqueness
 from stirred.spec.problems import StirredError
 from tests.world import stirred as command
 
@@ -61,7 +63,8 @@ def test_a_file_is_released_as_the_bundle_of_the_command_line(file: Path, tmp_pa
 def test_a_plan_file_says_everything_itself(file: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     assert command("plan", file, *OPTIONS, "--write", plan, cwd=tmp_path).returncode == 0
-    made = stirred.release(plan, out=tmp_path / "made")
+    made = stirred.release(plan)
+    assert made.path == tmp_path / "plan-bundle"
     assert made.specification == stirred.plan(file, **SETTINGS).specification
     with pytest.raises(StirredError, match="the plan file already fixes rate"):
         stirred.plan(plan, rate="1/2")
@@ -243,6 +246,51 @@ def test_advice_in_python_is_what_works() -> None:
     assert 'id=["hid"]' in str(StirredError([doubt.problem]))
     for data in (stirred.Microdata(HOMES, id=("hid",)), stirred.Microdata(households=HOMES, id=("hid",))):
         assert stirred.plan(data, **{**SETTINGS, "id": None}).standing == ()
-    alone = HOMES.with_columns(exact=pl.min_horizontal(pl.int_range(400), 200))
-    doubts = stirred.plan(alone, **SETTINGS).doubts
-    assert "named with hold=" in str(StirredError([each.problem for each in doubts if each.kind == "exposed"]))
+    found = uniqueness.uniqueness(HOMES, ["size"], of="households")
+    exposed = uniqueness.exposed_doubt(found, most=Fraction(-1), set_by="the default")
+    assert exposed is not None
+    assert "publish fewer columns, named with hold=, or coarser ones" in str(StirredError([exposed.problem]))
+
+
+def test_the_folder_of_a_bundle_is_named_once(file: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    assert command("plan", file, *OPTIONS, "--write", plan, cwd=tmp_path).returncode == 0
+    (tmp_path / "plan-bundle").mkdir()  # what is said first is that it was named twice
+    for planned in (plan, stirred.plan(plan), stirred.plan(file, out=tmp_path / "here", **SETTINGS)):
+        with pytest.raises(StirredError, match="out: the plan already says this"):
+            stirred.release(planned, out=tmp_path / "made")
+    done = command("release", plan, "--out", "made", cwd=tmp_path)
+    assert (done.returncode, "--out: the plan file already says this" in done.stderr) == (2, True)
+    assert command("release", "plan.toml", "--out", "plan-bundle", cwd=tmp_path).returncode == 2
+    (tmp_path / "plan-bundle").rmdir()
+    assert command("release", "plan.toml", "--out", "plan-bundle", cwd=tmp_path).returncode == 0
+
+
+def test_cell_keys_of_a_frame_read_their_table(tmp_path: Path) -> None:
+    table = tmp_path / "pt.csv"
+    assert command("ptable", "design", "--D", "3", "--V", "1", "--out", table, cwd=tmp_path).returncode == 0
+    settings: dict[str, Any] = {"mechanism": "cell-key", "tables": ["county"], "values": COUNTIES, "id": "hid"}
+    found = stirred.plan(HOMES, ptable=str(table), **settings)
+    assert found.mechanism.settings.ptable["keys"] > 1
+    assert stirred.plan(HOMES, ptable=table, **settings).specification == found.specification
+    with pytest.raises(StirredError, match=r"none\.csv: there is no such file"):
+        stirred.plan(HOMES, ptable=str(tmp_path / "none.csv"), **settings)
+
+
+def test_a_mechanism_before_that_is_a_name_alone_is_refused_with_how_to_give_it() -> None:
+    settings: dict[str, Any] = {"mechanism": "noisy-tables", "tables": ["county"], "rho": "1/2", "values": COUNTIES}
+    with pytest.raises(
+        StirredError, match=r"'permutation-swap' is not a table.*after=stirred\.PermutationSwap\(\.\.\.\)"
+    ):
+        stirred.plan(HOMES, after="permutation-swap", **settings)
+
+
+def test_a_codebook_is_no_plan_and_a_number_no_section(file: Path, tmp_path: Path) -> None:
+    book = tmp_path / "cb.toml"
+    assert command("codebook", "init", file, "--out", book, cwd=tmp_path).returncode == 0
+    with pytest.raises(StirredError, match="this is a codebook, and here a plan is read"):
+        stirred.plan(book)
+    plan = tmp_path / "plan.toml"
+    plan.write_text('mechanism = 3\n[data]\nhouseholds = "homes.csv"\n[release]\nout = "out"\n', encoding="utf-8")
+    with pytest.raises(StirredError, match=r"3 is not a section\. Fix: write \[mechanism\], and its keys below"):
+        stirred.plan(plan)

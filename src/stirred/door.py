@@ -189,7 +189,7 @@ def plan(
     if path.suffix == ".toml":
         given = {**settings, "mechanism": mechanism, "tables": tables, "accept": names}
         if others := [key for key, value in given.items() if value]:
-            remedy = "write it into the plan; stirred.release(plan, out=...) takes the folder of the bundle"
+            remedy = "leave it out, or change it in the plan"
             raise bad_plan(f"the plan file already fixes {', '.join(others)}", where=str(path), remedy=remedy)
         prepared = prepare(read_plan(path, out=Path(_NOWHERE)))
     else:
@@ -234,9 +234,12 @@ def release(plan: Any, *, out: str | Path | None = None, progress: Progress | No
     from stirred.release.run import run
 
     prepared = plan.prepared
+    unnamed = prepared.plan_file.release.out in (_NOWHERE, str(Path(_NOWHERE).absolute()))
+    if out is not None and not unnamed and prepared.plan_file.out.absolute() != Path(out).absolute():
+        raise bad_plan("the plan already says this", where="out", remedy="leave it out, or change it in the plan")
     if out is not None:
         prepared = replace(prepared, plan_file=prepared.plan_file.changed("release", out=str(Path(out).absolute())))
-    elif prepared.plan_file.release.out in (_NOWHERE, str(Path(_NOWHERE).absolute())):
+    elif unnamed:
         raise _needs_folder()
     return read(run(prepared, progress=progress))
 

@@ -81,13 +81,14 @@ def release(options: ReleaseOptions, progress: Progress | None) -> Outcome:
             raise bad_plan(what, where=f"--{name}", remedy="leave it out")
     if options.resume:
         return _resumed(options, progress)
-    _refuse_what_is_there(_named_in(file) or out)
+    named = _named_in(file)
+    if out is not None and named is not None and named.absolute() != out.absolute():
+        remedy = "change it in the plan: [release] out"
+        raise bad_plan("the plan file already says this", where="--out", remedy=remedy)
+    _refuse_what_is_there(named or out)
     from stirred.release.plan_file import read_plan
 
     plan = read_plan(file, out=out).on(options.engine, options.master)
-    if out is not None and plan.out != out.absolute():
-        remedy = "change it in the plan: [release] out"
-        raise bad_plan("the plan file already says this", where="--out", remedy=remedy)
     return _released(plan, seed=options.seed, as_json=options.as_json, progress=progress)
 
 
@@ -106,7 +107,7 @@ def _named_in(plan: Path) -> Path | None:
         out = release.get("out") if isinstance(release, dict) else None
     except (OSError, ValueError, RecursionError):
         return None
-    return plan.parent / out if isinstance(out, str) and out.strip() and ":" not in out and "\0" not in out else None
+    return plan.parent / out if isinstance(out, str) and out.strip() and "\0" not in out else None
 
 
 def _resumed(options: ReleaseOptions, progress: Progress | None) -> Outcome:
