@@ -141,6 +141,14 @@ def test_results_print_themselves_also_in_a_notebook(file: Path, tmp_path: Path)
     made = stirred.swap(file, out=tmp_path / "made", **SETTINGS)
     assert "data.parquet" in repr(made)
     assert made._repr_html_().startswith("<table>")
+    checked = stirred.check(tmp_path / "made")
+    assert str(checked).startswith(f"passed  yes, of {len(checked.checks)} checks")
+    published = stirred.publish(tmp_path / "made", tmp_path / "published")
+    assert f"folder  {tmp_path}" in str(published)
+    assert "data.parquet" in str(published)
+    assert max(published.files.values()) not in str(published)  # a checksum
+    (tmp_path / "published" / "README.md").unlink()
+    assert "problem" in str(stirred.check(tmp_path / "published"))
     with pytest.raises(StirredError, match="it has no persons"):
         _ = made.persons
 

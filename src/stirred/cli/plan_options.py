@@ -186,7 +186,8 @@ def has_rate(mechanism: str) -> bool:
 def given_settings(texts: Sequence[str], model: type[Settings]) -> dict[str, Any]:
     """Return what ``--set key=value`` gives, as the type of each setting asks for.
 
-    Lists are separated by commas; a text in brackets or braces is JSON, or as a plan has it. A key is in any spelling of "-" and "_".
+    Lists are separated by commas; a text in brackets or braces is JSON, or as a plan has it.
+    A key is in any spelling of "-" and "_".
 
     >>> from stirred.mechanisms.registry import mechanism_class
     >>> given_settings(["fine-match=tenure,age", "fine_rate=1/2"], mechanism_class("two-stage-swap").settings_model)
