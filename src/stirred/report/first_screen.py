@@ -54,8 +54,8 @@ def _typically(one: Typical) -> str:
     of = f"A published count of {one.size} ({one.table})"
     if one.at_least:
         return (
-            f"{of} is typically off by at least {_amount(one.error)}; by the part of the error that is known here, nine "
-            f"in ten are off by at most {_amount(one.within)}."
+            f"{of} is typically off by at least {_amount(one.error)}; by the part of the error that is known here, "
+            f"nine in ten are off by at most {_amount(one.within)}."
         )
     return f"{of} is typically off by {_amount(one.error)}, nine in ten by at most {_amount(one.within)}."
 
