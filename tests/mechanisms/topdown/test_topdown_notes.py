@@ -41,7 +41,8 @@ def test_a_file_of_households_alone_is_counted_as_households(section: str, unit:
     (tmp_path / "homes.csv").write_text("ward,tenure\na,own\na,rent\nb,own\n", encoding="utf-8")
     (tmp_path / "plan.toml").write_text(
         f'[data]\nhouseholds = "homes.csv"\n{section}[mechanism]\nname = "topdown"\nlevels = ["ward"]\n'
-        'areas = "areas.csv"\nattributes = ["tenure"]\nvalues = { tenure = ["own", "rent"] }\nrho = "1"\n[release]\nout = "out"\n',
+        'areas = "areas.csv"\nattributes = ["tenure"]\nvalues = { tenure = ["own", "rent"] }\nrho = "1"\n'
+        '[release]\nout = "out"\n',
         encoding="utf-8",
     )
     (tmp_path / "areas.csv").write_text("ward\na\nb\n", encoding="utf-8")
