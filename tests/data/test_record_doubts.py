@@ -7,7 +7,7 @@ import pytest
 
 from stirred.data.codebook_file import draft_codebook
 from stirred.data.formats import Labelled
-from stirred.data.record_doubts import identifying, named_like_an_identifier
+from stirred.data.record_doubts import identifier_doubt, identifying, named_like_an_identifier
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,13 @@ def test_a_text_that_is_different_for_every_record_is_an_identifier_in_the_small
 def test_what_is_said_of_a_nearly_unique_column_can_be_counted() -> None:
     column = pl.Series("mark", [*range(50), *range(45), *range(1_000, 1_900)])
     assert identifying(column) == f"has {column.n_unique()} values in {len(column)} records"
+
+
+def test_a_number_that_some_records_share_may_be_made_coarser() -> None:
+    shared, numbered = ([*range(90), *range(10)], [*range(100)])
+    told = [identifier_doubt(pl.Series("income", values), "may").remedy for values in (shared, numbered)]
+    assert told[0].startswith(
+        "if it is an identifier, name it with --id income; if it measures something, band or round"
+    )
+    assert told[0].endswith('([[prepare]] of a plan), or list the columns to keep with --hold, without "income"')
+    assert told[1] == "if it is an identifier, name it with --id income"
