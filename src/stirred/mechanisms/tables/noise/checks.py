@@ -219,6 +219,13 @@ def doubts(mechanism: NoisePromise, data: Microdata, plan: NoisePlan) -> Iterato
 def _match_doubts(mechanism: NoisePromise, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
     """Yield doubts about settings and match variables of the swap before the noise: their counts are exact."""
     yield from settings_doubts(swap.settings_from)
+    if all(rate.highest == 0 for rate in plan.before.strata.rates):  # what could be exchanged is protected
+        yield Doubt(
+            kind="idle-swap",
+            what=f"at a rate of 0 {swap.title} moves no record, and the noise that it doubles is spent for nothing",
+            remedy="choose a rate above 0, or leave the swap out (after)",
+            refuses=False,
+        )
     yield from identifying_columns(data, swap.match)
     for name in swap.match:
         yield from similar_values(name, data.households[name].unique())
