@@ -99,6 +99,7 @@ class Manifest(_Kept):
 
     files: dict[str, str]
     inputs: dict[str, str] = {}
+    records: Any = None
     stirred: str = ""
     seeded: bool = False
     identifiers: list[str] = []
