@@ -18,7 +18,7 @@ from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from tests.golden.make import SET
-from tests.release.tampering import add, frame, retell, specified
+from tests.release.tampering import add, frame, retell, specified, text
 from tests.world import CODEBOOK_OF_HOMES, households, persons
 
 Change = Callable[[Path], object]
@@ -258,7 +258,15 @@ def test_a_table_that_is_not_of_the_released_file_is_seen(change: Change, what: 
     assert one(said(records, change), f"public/tables/county-x-tenure.csv: {what}")
 
 
-# ---- tables with noise, beside what is kept inside ----------------------------------------------------------
+@pytest.mark.parametrize("place", ["Permutation", "## Files", "- What is promised"])
+def test_further_words_in_the_page_for_readers_are_seen(place: str, records: Path) -> None:
+    text("README.md", lambda page: page.replace(place, f"- All exact.\n{place}", 1))(records)
+    retell(records)
+    found = [f"{each.where}: {each.what}" for each in audit_bundle(records).problems]
+    assert found == ["public/README.md: it does not say what manifest.json says it does"]
+
+
+# ---- tables with noise, and what is kept inside ----------------------------------------------------------
 
 
 def golden(case: str, folder: Path, *changes: Change) -> list[str]:
