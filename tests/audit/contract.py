@@ -22,9 +22,11 @@ from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.records.steps.response import ResponseSwap
 from stirred.mechanisms.records.steps.two_stage import TwoStageSwap
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
 from stirred.mechanisms.tables.engine import TableMechanism
 from stirred.mechanisms.tables.noise.earlier import NoisySwap, NoisySwapSettings
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.mechanisms.tables.noise.promise import NoisePromise
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.safetab.groups import SafeTab
 from stirred.mechanisms.tables.safetab.households import SafeTabH
@@ -63,6 +65,8 @@ BASES: tuple[type, ...] = (
     SafeTab,
     RecordSwap,
     PairSwap,
+    CellKeyPromise,
+    NoisePromise,
 )
 
 # Rates that differ inside a stratum (R8): by hold value, by swap value, by both, and by several variables.

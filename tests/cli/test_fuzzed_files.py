@@ -172,7 +172,7 @@ def test_a_fault_of_ours_would_be_seen(room: Path, monkeypatch: pytest.MonkeyPat
     def fault(*_: object) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr("stirred.release.prepared.prepare", fault)
+    monkeypatch.setattr("stirred.cli.plan.prepare", fault)  # importing it first, if it was not
     with pytest.raises(ValueError, match="a fault"):
         told("plan", "plan.toml")
 

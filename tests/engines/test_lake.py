@@ -265,7 +265,7 @@ def test_what_cannot_be_copied_is_refused_and_nothing_is_written(
     monkeypatch.setattr(lake, "copy_here", lambda *_, **__: pytest.fail("it copies"))
     plan_in(homes, file)
     before = {*homes.rglob("*")}
-    for command in ("plan", "release"):
+    for command in ("release",) if options else ("plan", "release"):
         assert run([command, "plan.toml", *options]) == 2
         said = capsys.readouterr().err
         assert words in said

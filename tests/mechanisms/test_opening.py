@@ -18,10 +18,12 @@ from stirred.data.problems import PlanError
 from stirred.data.public_tables import PublicTable, ReleasedTable
 from stirred.mechanisms import registry
 from stirred.mechanisms.plain import PlainMechanism, Settings
-from stirred.mechanisms.protocol import Mechanism, for_sampling
+from stirred.mechanisms.protocol import Mechanism, for_rehearsal, for_sampling, judged_by_policy
+from stirred.mechanisms.records.laws.permutation import PermutationSwap
 from stirred.mechanisms.records.pairs.targeted import TargetedSwap
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.spec import catalogue
 from stirred.spec.domain import Domain
@@ -240,7 +242,7 @@ def test_no_method_of_a_plan_seals_a_copy_that_was_changed() -> None:
     assert not hasattr(plan, "sealed")
     bare = replace(plan, doubts=())
     for change in (
-        lambda: bare.judged(()),
+        lambda: judged_by_policy(bare, most=Fraction(1), set_by="a test"),
         lambda: bare.promising(bare.specification),
         lambda: bare.restated(lambda own: own),
     ):
@@ -249,4 +251,54 @@ def test_no_method_of_a_plan_seals_a_copy_that_was_changed() -> None:
     with pytest.raises(PlanError, match="and this states"):
         plan.restated(lambda own: own.with_budget("1/1000000"))
     with pytest.raises(DoubtError):
-        topdown.release(PEOPLE, Entropy.from_os(), plan=plan.judged(()))
+        topdown.release(PEOPLE, Entropy.from_os(), plan=judged_by_policy(plan, most=Fraction(1), set_by="a test"))
+
+
+HOMES = pl.DataFrame({"size": [1] * 4 + [2] * 4, "county": list("ABAB") * 2, "tenure": list("oorr") * 2})
+SWAP = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda own: own.with_flavor(multiverse=replace(own.multiverse, invariants=own.multiverse.invariants[:1])),
+        lambda own: own.with_flavor(input_premetric=replace(own.input_premetric, unit="person")),
+        lambda own: own.with_flavor(domain=replace(own.domain, columns=("size",))),
+        lambda own: replace(own, assumptions=(), relies_on=()),
+    ],
+)
+def test_no_plan_states_another_promise_than_its_mechanism(forged: Any) -> None:
+    """Only the loss was compared: a swap was released whose promise said that nothing is held fixed."""
+    plan = SWAP.plan(HOMES)
+    with pytest.raises(PlanError, match="specification: this"):
+        plan.promising(forged(plan.specification))
+
+
+def test_a_doubt_that_a_plan_claims_as_accepted_is_in_its_promise() -> None:
+    plan = SWAP.plan(HOMES)
+    with pytest.raises(PlanError, match="does not say which doubts were accepted"):
+        plan.promising(plan.specification, accepted=("exposed",))
+
+
+def test_the_plan_of_a_rehearsal_is_not_released() -> None:
+    plan = SWAP.plan(HOMES)
+    with pytest.raises(DoubtError, match="thrown away"):
+        SWAP.release(HOMES, Entropy.from_os(), plan=for_rehearsal(plan, plan.specification.with_budget("0")))
+
+
+@pytest.mark.parametrize("part", ["strata", "swap"])
+def test_a_plan_whose_codes_were_changed_in_place_is_refused(part: str) -> None:
+    """With other codes of its strata a swap did not keep the counts that it promised."""
+    plan = SWAP.plan(HOMES)
+    codes = plan.strata.coded.codes if part == "strata" else plan.swap.codes
+    codes[:] = 0
+    with pytest.raises(PlanError, match=f"{part}.* changed since, in a copy or in place"):
+        SWAP.release(HOMES, Entropy.from_os(), plan=plan)
+
+
+def test_a_plan_whose_cells_were_changed_in_place_is_refused() -> None:
+    tables = NoisyTables(tables=[["county"]], values={"county": ["A", "B"]}, rho=1)
+    plan = tables.plan(HOMES.drop("tenure"))
+    plan.cells["county"] = plan.cells["county"].head(1)
+    with pytest.raises(PlanError, match="cells changed since"):
+        tables.release(HOMES.drop("tenure"), Entropy.from_os(), plan=plan)

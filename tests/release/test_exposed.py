@@ -38,7 +38,7 @@ def test_a_release_of_unique_records_needs_a_persons_word(folder: Path) -> None:
     assert done.returncode == 2
     assert "% of the households are unique on what is published unchanged (size, tenure, age)" in said
     assert "finds its record, and reads the rest of it. The default allows 33.3%" in said
-    assert 'accept it: accept = ["exposed"] under [release] in the plan' in said
+    assert 'accept it: accept = ["exposed"] under [release].' in said
     assert "--accept" not in said  # `stirred release PLAN` has no such option
     assert not (folder / "out").exists()
     (folder / "plan.toml").write_text(WITH_PERSONS + 'accept = ["exposed"]\n', encoding="utf-8")

@@ -40,6 +40,7 @@ from stirred.mechanisms.contract.abilities import (
     SwapFamily,
 )
 from stirred.mechanisms.contract.plan import (
+    REHEARSED,
     SAMPLED,
     UNSEARCHED,
     Fact,
@@ -50,6 +51,7 @@ from stirred.mechanisms.contract.plan import (
     exposed_doubts,
     for_rehearsal,
     for_sampling,
+    judged_by_policy,
     plan_doubts,
     plan_exposure,
     settings_doubts,

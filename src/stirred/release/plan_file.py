@@ -306,8 +306,9 @@ class PlanFile(_Strict):
         """Return the settings of the mechanism, those that name a file with what it holds."""
         settings, data = self.mechanism.settings, self.data
         default = type(settings).model_fields["unit"].default
-        # A kept plan has its defaults written out: what counts is the value.
-        if settings.unit == default and (data.record is not None or default == "household"):
+        # A kept plan has its defaults written out: what counts is the value. A file of households alone has no persons.
+        households_alone = data.households is not None and data.persons is None
+        if settings.unit == default and (data.record is not None or default == "household" or households_alone):
             settings = settings.model_copy(update={"unit": self.record_type})
         return settings.with_files(self.folder)
 

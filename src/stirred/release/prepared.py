@@ -22,7 +22,7 @@ from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.uniqueness import MOST_RECORDS, Uniqueness, counted, exact_tables, exposed_in_words
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
-from stirred.mechanisms.protocol import Mechanism, Plan, PublicFile, Table, exposed_doubts, plan_doubts, plan_exposure
+from stirred.mechanisms.protocol import Mechanism, Plan, PublicFile, Table, judged_by_policy, plan_doubts, plan_exposure
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.account import not_of
@@ -157,7 +157,7 @@ def prepare(plan_file: PlanFile, *, before: int | None = None, releasing: bool =
         _check_accountable(plan_file, ledger, others)
     alone = plan_exposure(plan)
     most, set_by = _most_exposed(plan_file, ledger)
-    plan = plan.judged(tuple(exposed_doubts(alone, plan, most=most, set_by=set_by)))  # the release judges by this rule
+    plan = judged_by_policy(plan, most=most, set_by=set_by)  # the release judges by this rule
     doubts = (
         *plan_doubts(plan),
         *_of_other_files(ledger, others),

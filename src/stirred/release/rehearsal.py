@@ -12,11 +12,21 @@ from typing import Final
 from stirred.audit.bundle import CHECKS, CheckedBundle, When
 from stirred.data.bundle import Findings
 from stirred.data.columns import Columns, select
+from stirred.data.microdata import like
 from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
 from stirred.engines.local import LocalEngine
-from stirred.mechanisms.protocol import PERSONS, Progress, Release, Workplace, for_rehearsal, plan_doubts
+from stirred.mechanisms.protocol import (
+    PERSONS,
+    REHEARSED,
+    Opening,
+    Progress,
+    Release,
+    Workplace,
+    for_rehearsal,
+    plan_doubts,
+)
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import mark_seeded
 from stirred.release.files import public_files, verify_public, write_pages, write_public
@@ -25,6 +35,7 @@ from stirred.release.prepared import Prepared
 from stirred.release.reports import blank_reports, write_reports
 from stirred.release.scan import CHECKS as BEFORE_PUBLISHING
 from stirred.release.scan import TABLES, may_have
+from stirred.spec.doubts import refuse_doubts
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
@@ -175,21 +186,24 @@ def draw_without_release(
 ) -> Release:
     """Draw once without a release, for a rehearsal or to compare plans inside: write the public files to a bundle.
 
-    Doubts that a person may accept are accepted: this is not a release. It states what the plan promises. No ledger is
-    opened, and the folder is the caller's to remove.
+    Only final doubts refuse, as this is not a release. It states what the plan promises. No ledger is opened, and the
+    folder is the caller's to remove.
     """
     (folder / "public" / "tables").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)
     prepared = replace(prepared, mechanism=prepared.mechanism.on(LocalEngine()))
-    doubts = plan_doubts(prepared.plan)
-    accept = [doubt.name for doubt in doubts if doubt.refuses and not doubt.final]
-    release = prepared.mechanism.release(
-        prepared.data,
-        entropy,
-        accept=accept,
-        plan=prepared.plan,
-        progress=progress,
-        workplace=Workplace(folder / "internal", folder / "progress"),
+    final = [doubt for doubt in plan_doubts(prepared.plan) if doubt.final and doubt != REHEARSED]
+    refuse_doubts(final, accept=())
+    release = prepared.mechanism.make_release(
+        Opening(
+            prepared.data,
+            prepared.plan,
+            entropy.for_release(),
+            prepared.plan.specification,
+            like(prepared.data),
+            Workplace(folder / "internal", folder / "progress"),
+        ),
+        progress,
     )
     promised = prepared.plan.specification
     release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))

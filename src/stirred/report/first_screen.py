@@ -51,11 +51,13 @@ def first_screen(report: ReleaseReport) -> str:
 
 
 def _typically(one: Typical) -> str:
-    least, about = ("at least ", "about ") if one.at_least else ("", "")
-    return (
-        f"A published count of {one.size} ({one.table}) is typically off by {least}{_amount(one.error)}, nine in ten "
-        f"by at most {about}{_amount(one.within)}."
-    )
+    of = f"A published count of {one.size} ({one.table})"
+    if one.at_least:
+        return (
+            f"{of} is typically off by at least {_amount(one.error)}; by the part of the error that is known here, "
+            f"nine in ten are off by at most {_amount(one.within)}."
+        )
+    return f"{of} is typically off by {_amount(one.error)}, nine in ten by at most {_amount(one.within)}."
 
 
 def _amount(error: float) -> str:

@@ -474,7 +474,7 @@ def test_targets_that_are_not_there_are_refused_all_at_once(
     assert 'row 1: total: there is no cell 0 of it in State "07"' in str(error.value)
     assert "'income' asks for" in str(error.value)
     (tmp_path / "areas.csv").write_text(f"area,geocode\ntown,{BLOCKS[1]}\ntown,{BLOCKS[1][1:]}\n")
-    with pytest.raises(PlanError, match=f'no area "{BLOCKS[1][1:]}".*did you mean "{BLOCKS[1]}".*if spine= lists'):
+    with pytest.raises(PlanError, match=f'no area "{BLOCKS[1][1:]}".*did you mean "{BLOCKS[1]}".*if spine=? lists'):
         run_estimate(options_of(folder, areas=tmp_path / "areas.csv"))
     with pytest.raises(PlanError, match="there is no schema 'nothing'"):
         run_estimate(options_of(folder, schema_="nothing"))

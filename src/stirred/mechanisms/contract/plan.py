@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
+from zlib import adler32
 
+import numpy as np
 import polars as pl
 
 from stirred.data import uniqueness
@@ -17,10 +19,10 @@ from stirred.data.problems import bad_plan
 from stirred.data.public_tables import ReleasedTable
 from stirred.data.uniqueness import Uniqueness
 from stirred.mechanisms.contract.release import PublicFile, ReleasedColumns
-from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
+from stirred.spec.doubts import NOTHING_PROMISED, Doubt, accepted_in_words, nothing_promised
 from stirred.spec.exact import Exact
 from stirred.spec.explanation import promise_rows, published_exactly
-from stirred.spec.specification import Specification
+from stirred.spec.specification import ONE_RUN, Specification
 from stirred.spec.text import Row, rows_text
 
 # The one doubt of a plan that was made with ``doubts=False``: it is for comparing, and cannot be released.
@@ -37,6 +39,14 @@ SAMPLED: Final = Doubt(
     remedy="draw with Entropy.from_seed(...), or give release what plan(data) returns",
     final=True,
 )
+# That of an excerpt, which a release is rehearsed on: its promise is that of the whole file.
+REHEARSED: Final = Doubt(
+    kind="rehearsal",
+    what="this plan is for a draw that is thrown away; it cannot be released",
+    remedy="give release what plan(data) returns",
+    final=True,
+)
+_HELD_IN_PLANS: Final = ("stirred.mechanisms", "stirred.data.codes")
 _MOST_NAMED: Final = 12  # columns of a wide file are counted beyond it, and named by --verbose
 
 
@@ -60,14 +70,16 @@ class Fact:
 class PlanOrigin:
     """The mechanism that made a plan, and the data: a release with another of them would not keep its promise.
 
-    ``seal`` is what the plan held when it was made, and ``frames`` are the tables as they were then: by these a release
-    knows a changed copy, and a file that was changed in place.
+    ``seal`` is what the plan held when it was made, ``frames`` are the tables as they were then, and ``contents`` are
+    checksums of the arrays and tables of the plan: by these a release knows a changed copy, and a file or a plan that
+    was changed in place.
     """
 
     mechanism: Any
     data: Any
     seal: Mapping[str, Any] | None = field(default=None, repr=False)
     frames: tuple[Any, ...] = field(default=(), repr=False)
+    contents: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -132,20 +144,34 @@ class Plan(ABC):
     def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
         """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts.
 
-        Its loss, and how that is measured, are those of the mechanism.
+        Its loss, how that is measured, and everything that it is relative to, are those of the mechanism.
         """
-        self._check_loss(specification, self.specification)
+        self._check_promise(specification, self.specification)
+        if accepted and accepted_in_words(accepted) not in specification.assumptions:
+            what = "the specification does not say which doubts were accepted"
+            raise bad_plan(what, where="accepted", remedy="leave it out, and give release accept=[...]")
         return self._resealed(specification=specification, **({"accepted": accepted} if accepted else {}))
 
-    def judged(self, exposed: tuple[Doubt, ...]) -> Self:
-        """Return the same plan with the doubts about whom it exposes, as a policy judges it."""
-        return self._resealed(exposure_doubts=exposed)
-
     @staticmethod
-    def _check_loss(stated: Specification, own: Specification) -> None:
+    def _check_promise(stated: Specification, own: Specification) -> None:
+        """Refuse a promise that says less, or something else, than that of the mechanism.
+
+        A plan that was run before cannot rely on being the one run; the accepted doubt stands in its place.
+        """
+        relied, assumed = {*own.relies_on} - {ONE_RUN}, {*own.assumptions} - {ONE_RUN.words}
         if (stated.budget, stated.output_premetric) != (own.budget, own.output_premetric):
             what = f"the plan loses {own.budget_text}, and this states {stated.budget_text}"
-            raise bad_plan(what, where="specification", remedy="change the settings of the mechanism, and plan again")
+        elif stated.input_premetric != own.input_premetric or stated.domain.columns != own.domain.columns:
+            what = "this states another unit, distance or set of columns than the plan"
+        elif {*stated.multiverse.invariants} != {*own.multiverse.invariants}:
+            what = "this does not hold fixed what the plan holds fixed"
+        elif not (
+            relied <= {*stated.relies_on} and assumed <= {*stated.assumptions} and {*own.alone} <= {*stated.alone}
+        ):
+            what = "this leaves out conditions of the promise"
+        else:
+            return
+        raise bad_plan(what, where="specification", remedy="change the settings of the mechanism, and plan again")
 
     def _resealed(self, **changed: Any) -> Self:
         """Return the plan with some of it changed by its own methods; refuse a copy that was changed by others."""
@@ -162,7 +188,12 @@ class Plan(ABC):
             frame.clone() if isinstance(frame, pl.DataFrame) else frame
             for frame in (origin.data.households, origin.data.persons)
         )
-        return replace(self, origin=replace(origin, seal=self._held(), frames=frames))
+        contents = self._contents() if origin.contents is None else origin.contents
+        return replace(self, origin=replace(origin, seal=self._held(), frames=frames, contents=contents))
+
+    def _contents(self) -> Mapping[str, Any]:
+        stated = {each.name for each in fields(Plan)}  # what a plan says: nothing of it can be changed in place
+        return {name: checksums(value) for name, value in self._held().items() if name not in stated}
 
     def _changed(self) -> list[str]:
         held, sealed = self._held(), self.origin.seal
@@ -184,6 +215,8 @@ class Plan(ABC):
         if not same_data(origin.data, data):
             return "was made for other data"
         changed = self._changed()
+        now = self._contents()
+        changed += [name for name in now if name not in changed and now[name] != origin.contents.get(name)]
         if not all(map(same_frame, origin.frames, (origin.data.households, origin.data.persons))):
             changed.append("data")
         return f"is not as it was made: {', '.join(changed)} changed since, in a copy or in place" if changed else ""
@@ -256,9 +289,40 @@ class Plan(ABC):
         return str(self)
 
 
+def checksums(value: Any) -> Any:
+    """Return checksums of the arrays and tables that a part of a plan holds, and nothing of what cannot be changed.
+
+    >>> import numpy as np
+    >>> codes = np.arange(3)
+    >>> before = checksums({"codes": codes})
+    >>> codes[0] = 7
+    >>> checksums({"codes": codes}) == before
+    False
+    """
+    if isinstance(value, np.ndarray):
+        return (
+            None if value.dtype.hasobject else (value.shape, value.dtype.str, adler32(np.ascontiguousarray(value).data))
+        )
+    if isinstance(value, pl.DataFrame):
+        return value.schema, {name: checksums(value[name].hash().to_numpy()) for name in value.columns}
+    if isinstance(value, Mapping):
+        return {key: checksums(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [checksums(each) for each in value]
+    if is_dataclass(value) and type(value).__module__.startswith(_HELD_IN_PLANS):
+        return {each.name: checksums(getattr(value, each.name)) for each in fields(value)}
+    return None
+
+
 def for_rehearsal(plan: Any, specification: Specification) -> Any:
     """Return the plan of an excerpt with the promise of the whole file, for a draw that is thrown away with its key."""
-    return replace(plan, specification=specification)._sealed()
+    return replace(plan, specification=specification, doubts=(*plan.doubts, REHEARSED))._sealed()
+
+
+def judged_by_policy(plan: Any, *, most: Fraction, set_by: str) -> Any:
+    """Return the plan with the doubts about whom it exposes, by the share of unique records that a policy allows."""
+    found = tuple(exposed_doubts(plan_exposure(plan), plan, most=most, set_by=set_by))
+    return plan._resealed(exposure_doubts=found)
 
 
 def for_sampling(plan: Any) -> Any:

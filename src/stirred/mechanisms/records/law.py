@@ -66,8 +66,9 @@ class SwapLaw(ABC):
     name: ClassVar[str]  # as strata.parquet has it
     rests_on: ClassVar[str]  # the result that its promise rests on, with Proposition 4 of the paper
     passes: ClassVar[tuple[str, ...]]  # the modules of ``kernels`` that its draw needs
-    # Whether its permutation of the records is drawn by the sizes of the strata alone, whatever the records hold.
-    by_sizes: ClassVar[bool] = True
+    # Whether its permutation of the records is drawn by the sizes of the strata alone, whatever the records hold: then
+    # noise on tables of the swapped file has a promise of its own (R15). A law that does not claim it gets none.
+    by_sizes: ClassVar[bool] = False
     # What a moved record gets. Some laws redraw values instead of exchanging records: there "moved" means "changed".
     moved_get: ClassVar[str] = "another record's values, which may be the same"
     # The hold and swap values of the strata that audits enumerate.

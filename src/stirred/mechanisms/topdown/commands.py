@@ -57,7 +57,7 @@ from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions
 from stirred.mechanisms.topdown.spine import plain
 from stirred.spec.given_numbers import probability
 from stirred.spec.number_text import percent
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, setting
 
 SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 UNION: Final = "union"
@@ -174,7 +174,7 @@ class Targets:
             name = row["query_name"]
             what = f'{name}: there is no cell {row["cell"]} of it in {row["geolevel"] or UNION} "{row["area"]}"'
             remedy = f"there are the levels {listed([*published.areas])}, and cells 0 to {queries[name].size - 1:,}; "
-            remedy += "areas without rows exist if --spine lists them"
+            remedy += f"areas without rows exist if {setting('spine')} lists them"
             problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
         if problems:
             raise DataError(problems)
@@ -369,7 +369,7 @@ def _refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements
     for code in sorted({*codes} - {*every}):
         near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
         remedy = f"did you mean {listed(near[:3])}? " if near else ""
-        in_full = "Write it in full; areas without rows exist if --spine lists them"
+        in_full = f"Write it in full; areas without rows exist if {setting('spine')} lists them"
         remedy += in_full if published.by_prefix else "Geocodes of all areas are in spine.parquet"
         problems.append(Problem(what=f'there is no area "{code}"', where=where, remedy=remedy))
     if problems:

@@ -45,7 +45,7 @@ class TopDownPlan(Plan):
 
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
         own = change(self.own)
-        self._check_loss(own, self.own)
+        self._check_promise(own, self.own)
         return self._resealed(own=own, specification=with_earlier(own, self.includes))
 
     @property

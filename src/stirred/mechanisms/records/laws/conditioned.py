@@ -90,7 +90,6 @@ class ConditionedLaw(SwapLaw):
     rests_on: ClassVar[str] = "R6, the conditioned swap (docs/theory/swapping-family.md)"
     passes: ClassVar[tuple[str, ...]] = ("counted", "redrawn")
     moved_get: ClassVar[str] = "another value"
-    by_sizes: ClassVar[bool] = False
 
     rate: Fraction
     redraw_law: str | Mapping[str, Fraction] = "uniform"

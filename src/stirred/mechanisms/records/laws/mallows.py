@@ -58,6 +58,7 @@ class MallowsLaw(ClassLaw):
     name: ClassVar[str] = "mallows"
     rests_on: ClassVar[str] = "R5, Mallows swapping (docs/theory/swapping-family.md)"
     passes: ClassVar[tuple[str, ...]] = ("counted",)
+    by_sizes: ClassVar[bool] = True
     bound_for_every: ClassVar[str] = ", whatever its size"
 
     epsilon: Exact

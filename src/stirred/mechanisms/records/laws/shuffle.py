@@ -51,6 +51,7 @@ class ShuffleLaw(ClassLaw):
     name: ClassVar[str] = "shuffle"
     rests_on: ClassVar[str] = "R7, the shuffle swap (docs/theory/swapping-family.md)"
     passes: ClassVar[tuple[str, ...]] = ("selected",)
+    by_sizes: ClassVar[bool] = True
     audited: ClassVar[tuple[tuple[str, str], ...]] = (*ClassLaw.audited, ("abcd", "wxyz"))
 
     rate: Fraction

@@ -91,7 +91,7 @@ class CellKey(CellKeyPromise):
         if self.inner is None:
             specification = self.specification(name=data.name, stage=data.stage, post_imputation=data.post_imputation)
         else:
-            before = self.inner.plan(data, doubts=doubts).judged(())  # its records stay inside, and expose no one
+            before = self.inner.plan(data, doubts=doubts)
             self._check_released(before.releases, persons)
             specification = post_process(before.specification, description=self.in_words).specification
             inside = f"of these figures none is published: {self.inner.title} keeps them, and tables are perturbed"
