@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 import stirred
+from stirred.data import uniqueness
 from stirred.spec.problems import StirredError
 from tests.world import stirred as command
 
@@ -61,7 +63,8 @@ def test_a_file_is_released_as_the_bundle_of_the_command_line(file: Path, tmp_pa
 def test_a_plan_file_says_everything_itself(file: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     assert command("plan", file, *OPTIONS, "--write", plan, cwd=tmp_path).returncode == 0
-    made = stirred.release(plan, out=tmp_path / "made")
+    made = stirred.release(plan)
+    assert made.path == tmp_path / "plan-bundle"
     assert made.specification == stirred.plan(file, **SETTINGS).specification
     with pytest.raises(StirredError, match="the plan file already fixes rate"):
         stirred.plan(plan, rate="1/2")
@@ -138,6 +141,14 @@ def test_results_print_themselves_also_in_a_notebook(file: Path, tmp_path: Path)
     made = stirred.swap(file, out=tmp_path / "made", **SETTINGS)
     assert "data.parquet" in repr(made)
     assert made._repr_html_().startswith("<table>")
+    checked = stirred.check(tmp_path / "made")
+    assert str(checked).startswith(f"passed  yes, of {len(checked.checks)} checks")
+    published = stirred.publish(tmp_path / "made", tmp_path / "published")
+    assert f"folder  {tmp_path}" in str(published)
+    assert "data.parquet" in str(published)
+    assert max(published.files.values()) not in str(published)  # a checksum
+    (tmp_path / "published" / "README.md").unlink()
+    assert "problem" in str(stirred.check(tmp_path / "published"))
     with pytest.raises(StirredError, match="it has no persons"):
         _ = made.persons
 
@@ -171,3 +182,123 @@ def test_what_is_no_frame_and_no_path_is_refused() -> None:
     for wrong in (3, None, ["size"], {"size": 1}):
         with pytest.raises(StirredError, match="cannot be read as a table"):
             stirred.plan(wrong, **SETTINGS)
+
+
+def test_a_mechanism_may_be_given_itself(file: Path) -> None:
+    swap = stirred.PermutationSwap(match=["size"], swap=["county"], rate="1/4")
+    same = stirred.plan(HOMES, **SETTINGS)
+    assert stirred.plan(HOMES, mechanism=swap, id="hid").specification == same.specification
+    assert stirred.plan(file, mechanism=swap, id="hid").mechanism == same.mechanism
+    noise = stirred.NoisyTables(rho="1/2", tables=[["county"]], values=COUNTIES)
+    assert [*stirred.release(stirred.plan(HOMES, mechanism=noise)).tables] == ["county"]
+    with pytest.raises(StirredError, match=r'a mechanism of tables is given by its name.*mechanism="noisy-tables"'):
+        stirred.plan(file, mechanism=noise)
+    with pytest.raises(StirredError, match=r"rate: the mechanism was given with its settings"):
+        stirred.swap(HOMES, mechanism=swap, rate="1/2", id="hid")
+
+
+@pytest.mark.parametrize("data", ["frame", "file"])
+def test_what_is_no_mechanism_no_list_and_no_table_is_refused(data: str, file: Path) -> None:
+    given = HOMES if data == "frame" else file
+    wrong: Any
+    for wrong in (3, stirred.PermutationSwap):
+        with pytest.raises(StirredError, match=r"mechanism: .* is not a mechanism"):
+            stirred.plan(given, mechanism=wrong)
+    for key in ("id", "accept"):
+        with pytest.raises(StirredError, match=f"{key}: 3 is not a list of names"):
+            stirred.plan(given, **{**SETTINGS, key: 3})
+    with pytest.raises(StirredError, match="tables: 3 does not name the columns of tables"):
+        stirred.plan(given, **{**SETTINGS, "tables": 3})
+
+
+def test_tables_of_a_swapped_frame_are_those_of_a_file() -> None:
+    with pytest.raises(StirredError, match="tables: tables are counted with the bundle of a file"):
+        stirred.swap(HOMES, tables=["county x tenure"], **SETTINGS)
+
+
+def test_a_table_is_a_text_as_on_the_command_line(file: Path) -> None:
+    settings: dict[str, Any] = {"mechanism": "noisy-tables", "rho": "1/2"}
+    values = {**COUNTIES, "tenure": ["own", "rent", "free"]}
+    for tables in (["county x tenure"], "county x tenure", [["county", "tenure"]]):
+        found = stirred.release(stirred.plan(HOMES, tables=tables, values=values, **settings))
+        assert [*found.tables] == ["county x tenure"]
+    prepared = stirred.plan(file, tables=["county x tenure"], **SETTINGS).prepared
+    assert prepared is not None
+    assert prepared.plan_file.tables[0].variables == ["county", "tenure"]
+
+
+def test_what_is_no_path_is_refused(tmp_path: Path) -> None:
+    calls: list[Any] = [stirred.read, stirred.check, lambda it: stirred.publish(it, tmp_path / "new")]
+    for call in calls:
+        with pytest.raises(StirredError, match="None is not a path"):
+            call(None)
+
+
+def test_objects_that_are_made_otherwise_say_how(tmp_path: Path) -> None:
+    with pytest.raises(StirredError, match=r"Ledger: a ledger is opened by its path\. Fix: write Ledger\.open\('l'\)"):
+        stirred.Ledger("l")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"Entropy\.from_os\(\)"):
+        stirred.Entropy()
+
+
+def test_a_release_says_what_belongs_to_the_plan() -> None:
+    planned = stirred.plan(HOMES, **SETTINGS)
+    with pytest.raises(StirredError, match=r"accept: this belongs to the plan\. Fix: give it to stirred\.plan"):
+        stirred.release(planned, accept=["tells:tenure"])
+    with pytest.raises(StirredError, match="plan: a value of the type DataFrame is not a plan"):
+        stirred.release(HOMES)
+
+
+def test_advice_in_python_is_what_works() -> None:
+    (doubt,) = stirred.plan(HOMES, **{**SETTINGS, "id": None}).standing
+    assert 'id=["hid"]' in str(StirredError([doubt.problem]))
+    for data in (stirred.Microdata(HOMES, id=("hid",)), stirred.Microdata(households=HOMES, id=("hid",))):
+        assert stirred.plan(data, **{**SETTINGS, "id": None}).standing == ()
+    found = uniqueness.uniqueness(HOMES, ["size"], of="households")
+    exposed = uniqueness.exposed_doubt(found, most=Fraction(-1), set_by="the default")
+    assert exposed is not None
+    assert "publish fewer columns, named with hold=, or coarser ones" in str(StirredError([exposed.problem]))
+
+
+def test_the_folder_of_a_bundle_is_named_once(file: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    assert command("plan", file, *OPTIONS, "--write", plan, cwd=tmp_path).returncode == 0
+    (tmp_path / "plan-bundle").mkdir()  # what is said first is that it was named twice
+    for planned in (plan, stirred.plan(plan), stirred.plan(file, out=tmp_path / "here", **SETTINGS)):
+        with pytest.raises(StirredError, match="out: the plan already says this"):
+            stirred.release(planned, out=tmp_path / "made")
+    done = command("release", plan, "--out", "made", cwd=tmp_path)
+    assert (done.returncode, "--out: the plan file already says this" in done.stderr) == (2, True)
+    assert command("release", "plan.toml", "--out", "plan-bundle", cwd=tmp_path).returncode == 2
+    (tmp_path / "plan-bundle").rmdir()
+    assert command("release", "plan.toml", "--out", "plan-bundle", cwd=tmp_path).returncode == 0
+
+
+def test_cell_keys_of_a_frame_read_their_table(tmp_path: Path) -> None:
+    table = tmp_path / "pt.csv"
+    assert command("ptable", "design", "--D", "3", "--V", "1", "--out", table, cwd=tmp_path).returncode == 0
+    settings: dict[str, Any] = {"mechanism": "cell-key", "tables": ["county"], "values": COUNTIES, "id": "hid"}
+    found = stirred.plan(HOMES, ptable=str(table), **settings)
+    assert found.mechanism.settings.ptable["keys"] > 1
+    assert stirred.plan(HOMES, ptable=table, **settings).specification == found.specification
+    with pytest.raises(StirredError, match=r"none\.csv: there is no such file"):
+        stirred.plan(HOMES, ptable=str(tmp_path / "none.csv"), **settings)
+
+
+def test_a_mechanism_before_that_is_a_name_alone_is_refused_with_how_to_give_it() -> None:
+    settings: dict[str, Any] = {"mechanism": "noisy-tables", "tables": ["county"], "rho": "1/2", "values": COUNTIES}
+    with pytest.raises(
+        StirredError, match=r"'permutation-swap' is not a table.*after=stirred\.PermutationSwap\(\.\.\.\)"
+    ):
+        stirred.plan(HOMES, after="permutation-swap", **settings)
+
+
+def test_a_codebook_is_no_plan_and_a_number_no_section(file: Path, tmp_path: Path) -> None:
+    book = tmp_path / "cb.toml"
+    assert command("codebook", "init", file, "--out", book, cwd=tmp_path).returncode == 0
+    with pytest.raises(StirredError, match="this is a codebook, and here a plan is read"):
+        stirred.plan(book)
+    plan = tmp_path / "plan.toml"
+    plan.write_text('mechanism = 3\n[data]\nhouseholds = "homes.csv"\n[release]\nout = "out"\n', encoding="utf-8")
+    with pytest.raises(StirredError, match=r"3 is not a section\. Fix: write \[mechanism\], and its keys below"):
+        stirred.plan(plan)

@@ -13,7 +13,7 @@ promise     ε=...
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -164,8 +164,8 @@ def plan(
     data: Any,
     /,
     *,
-    mechanism: str | None = None,
-    tables: Sequence[Sequence[str]] = (),
+    mechanism: str | Mechanism | None = None,
+    tables: str | Sequence[str | Sequence[str]] = (),
     accept: str | Sequence[str] | None = (),
     **settings: Any,
 ) -> PlannedRelease:
@@ -173,9 +173,12 @@ def plan(
 
     ``data`` is a frame, a data file, or a plan.toml, which then says everything. ``settings`` are those of the
     mechanism (``match``, ``swap``, ``rate``) and of the file (``id``, ``persons``, ``hid``, ``codebook``), and of a
-    bundle ``out``, ``ledger``, ``purpose``, ``format``. ``tables`` are lists of columns: ``[["county", "size"]]``.
+    bundle ``out``, ``ledger``, ``purpose``, ``format``. ``tables`` are lists of columns, ``[["county", "size"]]``, or
+    texts, ``["county x size"]``. A mechanism may be given itself, with its settings, in place of its name.
     """
-    names = (accept,) if isinstance(accept, str) else tuple(accept or ())
+    names = tuple(_listed(accept or (), "accept", example="identifier:mark"))
+    tables = _tables(tables)
+    _check_mechanism(mechanism, settings)
     if not isinstance(data, (str, Path)):
         return _of_frame(data, mechanism, tables=tables, accept=names, settings=settings)
     from stirred.data.problems import bad_plan
@@ -186,7 +189,7 @@ def plan(
     if path.suffix == ".toml":
         given = {**settings, "mechanism": mechanism, "tables": tables, "accept": names}
         if others := [key for key, value in given.items() if value]:
-            remedy = "write it into the plan; stirred.release(plan, out=...) takes the folder of the bundle"
+            remedy = "leave it out, or change it in the plan"
             raise bad_plan(f"the plan file already fixes {', '.join(others)}", where=str(path), remedy=remedy)
         prepared = prepare(read_plan(path, out=Path(_NOWHERE)))
     else:
@@ -201,7 +204,7 @@ def plan(
     )
 
 
-def release(plan: Any, *, out: str | Path | None = None, progress: Progress | None = None) -> Released:
+def release(plan: Any, *, out: str | Path | None = None, progress: Progress | None = None, **others: Any) -> Released:
     """Carry out what ``plan`` returned, or a plan.toml: the bundle of a file, or the released frames of a frame.
 
     A bundle is complete or absent. Doubts about protection refuse, until the plan accepts them by name.
@@ -211,11 +214,14 @@ def release(plan: Any, *, out: str | Path | None = None, progress: Progress | No
     from stirred.data.problems import bad_plan
     from stirred.randomness.entropy import Entropy
 
+    if others:
+        remedy = "give it to stirred.plan(...) or stirred.swap(...), or write it into the plan.toml"
+        raise bad_plan("this belongs to the plan", where=", ".join(others), remedy=remedy)
     if isinstance(plan, (str, Path)):
         plan = _planned(plan)
     if not isinstance(plan, PlannedRelease):
         remedy = "give what stirred.plan(...) returns, or the path of a plan.toml"
-        raise bad_plan(f"{plan!r:.60} is not a plan", where="plan", remedy=remedy)
+        raise bad_plan(f"{_shown(plan)} is not a plan", where="plan", remedy=remedy)
     if plan.prepared is None:
         if out is not None:
             raise _for_files(["out"])
@@ -228,9 +234,12 @@ def release(plan: Any, *, out: str | Path | None = None, progress: Progress | No
     from stirred.release.run import run
 
     prepared = plan.prepared
+    unnamed = prepared.plan_file.release.out in (_NOWHERE, str(Path(_NOWHERE).absolute()))
+    if out is not None and not unnamed and prepared.plan_file.out.absolute() != Path(out).absolute():
+        raise bad_plan("the plan already says this", where="out", remedy="leave it out, or change it in the plan")
     if out is not None:
         prepared = replace(prepared, plan_file=prepared.plan_file.changed("release", out=str(Path(out).absolute())))
-    elif prepared.plan_file.release.out in (_NOWHERE, str(Path(_NOWHERE).absolute())):
+    elif unnamed:
         raise _needs_folder()
     return read(run(prepared, progress=progress))
 
@@ -255,14 +264,14 @@ def publish(bundle: str | Path, place: str | Path, *, accept: str | Sequence[str
     from stirred.release.publish import publish as published
 
     names = (accept,) if isinstance(accept, str) else accept
-    return published(Path(bundle), Path(place), accept=names, **others)
+    return published(_path(bundle, "bundle"), _path(place, "place"), accept=names, **others)
 
 
 def check(bundle: str | Path) -> BundleAudit:
     """Check a bundle or a published folder against its promise: ``passed``, ``problems``, ``checks``, ``warnings``."""
     from stirred.audit.bundle import audit_bundle
 
-    return audit_bundle(bundle)
+    return audit_bundle(_path(bundle, "bundle"))
 
 
 def read(folder: str | Path) -> Released:
@@ -270,7 +279,7 @@ def read(folder: str | Path) -> Released:
     from stirred.data.bundle import public_folder, published_specification
     from stirred.data.problems import bad_file
 
-    path = Path(folder)
+    path = _path(folder, "folder")
     public = public_folder(path)
     specification = published_specification(public)
     if specification is None:
@@ -283,7 +292,12 @@ _planned = plan  # where an argument has its name
 
 
 def _of_frame(
-    data: Any, mechanism: str | None, *, tables: Sequence[Any], accept: tuple[str, ...], settings: Mapping[str, Any]
+    data: Any,
+    mechanism: str | Mechanism | None,
+    *,
+    tables: Sequence[Any],
+    accept: tuple[str, ...],
+    settings: Mapping[str, Any],
 ) -> PlannedRelease:
     """Return the plan for a frame, or microdata, in memory."""
     from dataclasses import replace
@@ -295,18 +309,19 @@ def _of_frame(
     others = [key for key, value in settings.items() if key in {*_OF_DATA, *_OF_RELEASE} and value is not None]
     if others := [key for key in others if key not in _OF_FRAMES]:
         raise _for_files(others)
-    kind = mechanism_class(mechanism or DEFAULT)
+    own = None if mechanism is None or isinstance(mechanism, str) else mechanism
+    kind = mechanism_class(str(mechanism or DEFAULT)) if own is None else type(own)
     if tables and kind.counts_tables:
-        raise _for_files(["tables"])
+        raise _for_files(["tables"], what="tables are counted with the bundle of a file, and not of a frame in memory")
     of_file = {key: value for key, value in settings.items() if _of_a_file(key, value, _OF_FRAMES)}
     given = {key: value for key, value in settings.items() if key not in of_file and value is not None}
-    of_file = {key: tuple(_listed(value)) if key == "id" else value for key, value in of_file.items()}
+    of_file = {key: tuple(_listed(value, key)) if key == "id" else value for key, value in of_file.items()}
     frame = data
     if isinstance(data, Microdata):
         data = replace(data, **of_file)
     elif of_file:
         data = Microdata(households=data, **of_file)
-    made: Any = kind(**given, **({"tables": tables} if tables else {}))
+    made: Any = kind(**given, **({"tables": tables} if tables else {})) if own is None else own
     found = made.plan(data)
     return PlannedRelease(
         plan=found, mechanism=made, doubts=plan_doubts(found), accept=accept, data=data, convert=like(frame)
@@ -314,20 +329,33 @@ def _of_frame(
 
 
 def _sections(
-    path: Path, mechanism: str | None, *, tables: Sequence[Any], accept: tuple[str, ...], settings: Mapping[str, Any]
+    path: Path,
+    mechanism: str | Mechanism | None,
+    *,
+    tables: Sequence[Any],
+    accept: tuple[str, ...],
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return what the arguments say as the sections of a plan file."""
+    from stirred.data.problems import bad_plan
     from stirred.mechanisms.registry import DEFAULT
+
+    if mechanism is not None and not isinstance(mechanism, str):
+        if not mechanism.counts_tables:
+            remedy = f'write mechanism="{mechanism.name}", and its settings by keyword'
+            raise bad_plan("for a file, a mechanism of tables is given by its name", where="mechanism", remedy=remedy)
+        own = mechanism.settings.dumped(mode="python", exclude_defaults=True)
+        mechanism, settings = mechanism.name, {**settings, **own}
 
     plain = {key: _plain(value) for key, value in settings.items() if value is not None}
     of_data = {key: plain.pop(key) for key in _OF_DATA if _of_a_file(key, plain.get(key), _OF_DATA)}
     of_release = {key: plain.pop(key) for key in _OF_RELEASE if key in plain}
     if "id" in of_data:
-        of_data["id"] = _listed(of_data["id"])
+        of_data["id"] = _listed(of_data["id"], "id")
     return {
         "data": {"households": str(path), **of_data},
         "mechanism": {"name": mechanism or DEFAULT, **plain},
-        "tables": [{"variables": _listed(each)} for each in tables],
+        "tables": [{"variables": [*each]} for each in tables],
         "release": {"out": _NOWHERE, **of_release, "accept": list(accept)},
     }
 
@@ -343,8 +371,58 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, (tuple, list)) else value
 
 
-def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str) else list(value)
+def _listed(value: Any, where: str, *, example: str = "hid") -> list[Any]:
+    """Return a name, or several, as a list."""
+    from stirred.data.problems import bad_plan
+
+    if isinstance(value, str):
+        return [value]
+    listed = [*value] if isinstance(value, Iterable) else [value]
+    if not all(isinstance(each, str) for each in listed):
+        remedy = f'give a list of names, such as {where}=["{example}"]'
+        raise bad_plan(f"{_shown(value)} is not a list of names", where=where, remedy=remedy)
+    return listed
+
+
+def _tables(given: Any) -> Sequence[Sequence[str]]:
+    """Return the columns of each table."""
+    if isinstance(given, Sequence) and not given:
+        return ()
+    from stirred.mechanisms.tables.cells import as_tables
+
+    return as_tables(given)
+
+
+def _check_mechanism(given: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse what is neither the name of a mechanism nor one itself, and settings in addition to its own."""
+    from stirred.data.problems import bad_plan
+    from stirred.mechanisms.protocol import Mechanism
+
+    if given is None or isinstance(given, str):
+        return
+    if not isinstance(given, Mechanism):
+        remedy = 'name one, such as mechanism="mallows-swap", or give one with its settings: stirred.MallowsSwap(...)'
+        raise bad_plan(f"{_shown(given)} is not a mechanism", where="mechanism", remedy=remedy)
+    known = (*_OF_DATA, *_OF_RELEASE)
+    own = [key for key, value in settings.items() if value is not None and not _of_a_file(key, value, known)]
+    if own:
+        remedy = f"give them to stirred.{type(given).__name__}(...), or name the mechanism: mechanism={given.name!r}"
+        raise bad_plan("the mechanism was given with its settings", where=", ".join(own), remedy=remedy)
+
+
+def _path(given: Any, where: str) -> Path:
+    """Return a path."""
+    from stirred.data.problems import bad_file
+
+    if not isinstance(given, (str, Path)):
+        raise bad_file(f"{_shown(given)} is not a path", where=where, remedy=f"name a folder, such as {where}='bundle'")
+    return Path(given)
+
+
+def _shown(given: Any) -> str:
+    """Return a value for a message: a number or text as it is, anything else by its type, since it may be a frame."""
+    plain = given is None or isinstance(given, (str, int, float))
+    return f"{given!r:.60}" if plain else f"a value of the type {type(given).__name__}"
 
 
 def _needs_folder() -> Exception:
@@ -354,11 +432,11 @@ def _needs_folder() -> Exception:
     return bad_plan("the folder of the bundle is needed", where="out", remedy=remedy)
 
 
-def _for_files(keys: Sequence[str]) -> Exception:
+def _for_files(keys: Sequence[str], *, what: str = "a frame is released in memory, without a bundle") -> Exception:
     from stirred.data.problems import bad_plan
 
     return bad_plan(
-        "a frame is released in memory, without a bundle",
+        what,
         where=", ".join(keys),
         remedy="leave it out, or write the frame to a file, such as homes.parquet, and name that",
     )

@@ -84,6 +84,7 @@ def test_an_unknown_mechanism_is_refused_with_what_was_meant(capsys: Out) -> Non
         ("response-swap", "values=owned,rented", ["owned", "rented"]),
         ("response-swap", 'values=["a, b", "c"]', ["a, b", "c"]),
         ("permutation-swap", 'rates=[{"size": 1, "rate": "1/10"}]', [{"size": 1, "rate": "1/10"}]),
+        ("permutation-swap", 'rates=[{ size = 9, rate = "1/10" }]', [{"size": 9, "rate": "1/10"}]),
         ("permutation-swap", "imputed=a=b", "a=b"),
     ],
 )
@@ -105,7 +106,7 @@ def test_a_setting_is_read_by_its_type(name: str, text: str, value: Any) -> None
             ["--set", "rates=often"],
             "--set rates entry 1: 'often' is not a table. Fix: write a table, such as rates = [{",
         ),
-        (["--set", "rates=[1"], "--set rates"),
+        (["--set", "rates=[1"], "--set rates: '[1' cannot be read. Fix: write it as in a plan"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(folder: Path, given: list[str], said: str, capsys: Out) -> None:

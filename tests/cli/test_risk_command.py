@@ -48,6 +48,18 @@ def test_plan_and_bundle_have_the_same_uniqueness(census: Path, capsys: pytest.C
     assert planned["minimal_unique_combinations"] == published["minimal_unique_combinations"]
 
 
+def test_an_identifier_is_no_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text("mark,a,b\n7,1,1\n8,1,1\n9,2,1\n", encoding="utf-8")
+    found = asked(capsys, file, "--id", "mark", "--keys", "a,b")["uniqueness"]
+    assert (found["keys"], found["unique"]) == (["a", "b"], 1)
+    assert run(["risk", str(file), "--id", "mark"]) == 2
+    assert 'what an attacker may know, of "a", "b"' in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
+    assert run(["risk", str(tmp_path / "plan.toml"), "--id", "mark"]) == 2
+    assert "--id: the plan says this already" in capsys.readouterr().err
+
+
 def test_columns_of_persons_that_a_plan_drops_expose_nobody(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = census / "fewer.toml"
     plan.write_text(PLAN.replace("rate =", 'hold = ["tenure", "sex"]\nrate ='))

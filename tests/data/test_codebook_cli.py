@@ -124,6 +124,17 @@ def test_types_are_guessed(values: list[Any], kind: str) -> None:
     Codebook.from_toml(draft_codebook(Labelled(frame=frame)))
 
 
+def test_an_identifier_that_is_named_is_not_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pl.DataFrame({"mark": [1, 2, 1, 2], "x": [1, 2, 1, 2]}).write_csv(tmp_path / "a.csv")
+    ask = ["codebook", "init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "a.toml")]
+    assert run([*ask, "--id", "mrk"]) == 2
+    assert '--id: there is no column "mrk"' in capsys.readouterr().err
+    assert run([*ask, "--id", "mark"]) == 0
+    draft = tomllib.loads((tmp_path / "a.toml").read_text(encoding="utf-8"))
+    assert [variable["type"] for variable in draft["variables"]] == ["id", "code"]
+    assert draft["link"]["id"] == ["mark"]
+
+
 # --- check ----------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,9 @@ def test_a_plan_says_delta_and_its_doubt_refuses(folder: Path) -> None:
     refused = stirred("release", "plan.toml", cwd=folder)
     assert refused.returncode == 2
     assert "large-delta" in refused.stderr
+    said = " ".join(refused.stderr.split())
+    assert "Fix: publish noisy-tables, whose noise is not bounded" in said
+    assert "or fewer tables" not in said  # there is one
 
 
 def test_tables_go_through_bundle_report_audit_and_publication(folder: Path) -> None:

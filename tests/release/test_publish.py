@@ -732,7 +732,8 @@ def test_a_column_that_tells_records_apart_is_refused_until_it_is_accepted_by_na
     bundle = run(prepared, entropy=Entropy.from_os())
     told = refusal(bundle, capsys)
     assert '"income" is different for every record, and it is released as it is' in told
-    assert "name it with --id income; or accept it: --accept identifier:income" in told
+    assert "name it with --id income; if it measures something, band or round it ([[prepare]] of a plan), or" in told
+    assert "or accept it: --accept identifier:income" in told
     assert "no doubt that can be accepted is called 'identifier:size'" in refusal(
         bundle, capsys, "--accept", "identifier:income", "--accept", "identifier:size"
     )

@@ -77,6 +77,8 @@ def test_a_killed_run_is_finished_with_the_very_same_release(
     key, written = place.key, public_files(place.folder)
     done = stirred("release", "--resume", "out", cwd=folder)
     assert done.returncode == 0, done.stderr
+    assert "promise" in done.stdout
+    assert "next     stirred publish out" in done.stdout
     after = entry_of(folder)
     assert (after.id, after.status) == (before.id, "committed")
     total = Ledger.open(folder / "a.ledger").total().specification

@@ -97,4 +97,4 @@ def test_python_names_arguments_where_the_command_line_names_options() -> None:
             ]
         )
     assert "--id mark; or accept it: --accept identifier:mark" in str(caught.value.problems[0])
-    assert 'with Microdata(id=["mark"]); or accept it: accept=["identifier:mark"]' in str(caught.value)
+    assert 'with id=["mark"]; or accept it: accept=["identifier:mark"]' in str(caught.value)

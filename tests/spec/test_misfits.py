@@ -49,12 +49,13 @@ def found(given: Any, **more: Any) -> list[Misfit]:
 @pytest.mark.parametrize(
     ("given", "where", "what", "remedy"),
     [
-        ({"rate": []}, "rate", "[] is not a number or text that can be used here", "write one such as 2, 0.05"),
+        ({"rate": []}, "rate", "[] is not a number or text that can be used here", "write one such as 0.05 or '1/20'"),
         ({"share": "x"}, "share", "'x' is not a number", "write a number, such as share = 0.5"),
         ({"seeded": 3}, "seeded", "3 is not true or false", "write true or false, such as seeded = true"),
         ({"who": "ana"}, "who", "'ana' is not a list", 'such as who = ["ana"]'),
         ({"who": [3]}, "who entry 1", "3 is not text", 'such as who = ["..."]'),
         ({"labels": 1}, "labels", "1 is not a table", 'such as labels = { a = "b" }'),
+        ({"limit": 3}, "limit", "3 is not a section", "write [limit], and its keys below, on a line each"),
         ({"limit": []}, "limit", "it is not a list", "write [limit], with single brackets"),
         ({"steps": {}}, "steps", "it is a list, and this is one entry", "write [[steps]], with double brackets"),
         ({"steps": [{}]}, "steps entry 1", "'step' is missing", "add step: see the page"),

@@ -29,11 +29,11 @@ KEEP = Problem(what="it tells", where="zip", remedy=f"keep it out of {setting('h
 def test_options_plans_and_python_are_named_in_their_own_form() -> None:
     assert KEEP.remedy == "keep it out of --hold; or --id 'zip code'"
     assert KEEP.written(in_plan).endswith('keep it out of hold under [mechanism]; or id = ["zip code"] under [data].')
-    assert str(SpecificationError([KEEP])).endswith('keep it out of hold=; or Microdata(id=["zip code"]).')
+    assert str(SpecificationError([KEEP])).endswith('keep it out of hold=; or id=["zip code"].')
 
 
 def test_settings_stay_data_in_a_problem_that_is_placed_changed_or_sent_to_another_process() -> None:
-    python = 'Microdata(id=["zip code"])'
+    python = 'id=["zip code"]'
     for same in (KEEP.inside("homes.csv"), replace(KEEP, what="it shows"), pickle.loads(pickle.dumps(KEEP))):
         assert python in same.written(in_python)
     further = Problem(what="x", where="y", remedy=f"look again, and {marked(KEEP.remedy)}")

@@ -35,13 +35,15 @@ from stirred.data.bundle import (
     same_cells,
 )
 from stirred.data.place import MANIFEST
+from stirred.data.problems import number
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import EARLIER, build, is_installed, mechanism_class, settings_for
 from stirred.spec.document import account_in, from_json, mechanism_in
 from stirred.spec.explanation import explain
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, in_python
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
+from stirred.spec.text import rows_text
 
 NO_BOUND: Final = "nothing is promised: the loss is infinite, and no bound on what can be learned is proven"
 
@@ -63,6 +65,15 @@ class BundleAudit:
     def passed(self) -> bool:
         """Say whether nothing was wrong."""
         return not self.problems
+
+    def __str__(self) -> str:
+        rows = [
+            ("passed", f"{'yes' if self.passed else 'no'}, of {number(len(self.checks), 'check')}"),
+            *(("problem", problem.written(in_python)) for problem in self.problems),
+            *(("note", warning) for warning in self.warnings),
+            *(("unchecked", each) for each in self.unchecked),
+        ]
+        return rows_text(rows)
 
 
 class When(Flag):

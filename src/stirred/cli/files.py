@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 from pydantic import BaseModel
 
-from stirred.cli.options import Place, Text, argument, command, option
+from stirred.cli.options import Columns, Place, Text, argument, command, option
 from stirred.data.codebook import Codebook
 from stirred.data.codebook_file import WARNING, draft_codebook
 from stirred.data.frames import read_labels, scan_frame, write_frame
@@ -41,6 +41,7 @@ class InitOptions(_FileOptions):
 
     out: Path = option("Where to write; must not exist.", ..., form="CODEBOOK.toml")
     hid: Text = option("Column linking persons to households.", form="COLUMN")
+    id: Columns = option("Identifier column.", [], form="COLUMN")
 
 
 def init(options: InitOptions, _: Any) -> Outcome:
@@ -55,9 +56,14 @@ def init(options: InitOptions, _: Any) -> Outcome:
         raise bad_file("there is no such folder", where=str(out.parent), remedy="create it first")
     households = read_labels(file)
     people = None if persons is None else read_labels(persons)
-    _check_hid(options.hid, {str(file): households.frame, **({str(persons): people.frame} if people else {})})
+    frames = {str(file): households.frame, **({str(persons): people.frame} if people else {})}
+    _check_hid(options.hid, frames)
+    columns = [name for frame in frames.values() for name in frame.columns]
+    if absent := [missing_column(name, columns, where="--id", role="id") for name in options.id if name not in columns]:
+        raise DataError(absent)
     source = Source.of(file)
-    text = draft_codebook(households, people, hid=options.hid, title=source.table or source.path.stem)
+    title = source.table or source.path.stem
+    text = draft_codebook(households, people, hid=options.hid, id=options.id, title=title)
     with file_at(out, private=True) as half:  # the codes of the file may tell who is in it
         half.write_text(text, encoding="utf-8", newline="\n")
     then = f"stirred codebook check {file}{f' --persons {persons}' if persons else ''} --codebook {out}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -185,7 +186,8 @@ def has_rate(mechanism: str) -> bool:
 def given_settings(texts: Sequence[str], model: type[Settings]) -> dict[str, Any]:
     """Return what ``--set key=value`` gives, as the type of each setting asks for.
 
-    Lists are separated by commas, and a text in brackets or braces is JSON; a key in any spelling of "-" and "_".
+    Lists are separated by commas; a text in brackets or braces is JSON, or as a plan has it.
+    A key is in any spelling of "-" and "_".
 
     >>> from stirred.mechanisms.registry import mechanism_class
     >>> given_settings(["fine-match=tenure,age", "fine_rate=1/2"], mechanism_class("two-stage-swap").settings_model)
@@ -209,6 +211,8 @@ def given_settings(texts: Sequence[str], model: type[Settings]) -> dict[str, Any
 
 def _value(key: str, text: str, model: type[Settings]) -> Any:
     """Return the value of one setting; what cannot be read so is left as text, and refused by the model."""
+    from stirred.data.problems import bad_plan
+
     if key not in model.model_fields:
         return text
     schema = model.model_json_schema()["properties"][key]
@@ -216,7 +220,12 @@ def _value(key: str, text: str, model: type[Settings]) -> Any:
     if text[:1] in ("[", "{") or not kinds & {"string", "array"}:
         with suppress(ValueError):
             return json.loads(text, parse_float=Decimal)
-        return text
+        if text[:1] not in ("[", "{") or "string" in kinds:
+            return text
+        with suppress(ValueError):
+            return tomllib.loads(f"value = {text}", parse_float=Decimal)["value"]
+        remedy = "write it as in a plan, in quotes for the shell: --set '" + key + "=[{ ... }]'; or write a plan.toml"
+        raise bad_plan(f"'{text}' cannot be read", where=f"--set {key}", remedy=remedy)
     return names([text]) if "array" in kinds else text
 
 

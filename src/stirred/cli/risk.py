@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ class RiskOptions(BaseModel):
     population: Place = option("The file that the sample comes from.")
     persons: Place = option("With a file: the persons in the households.")
     hid: Text = option("With a file: the column linking persons to households.", form="COLUMN")
+    id: Columns = option("With a file: an identifier column, left out unless it is named as a key.", [], form="COLUMN")
     target: Columns = option(
         "A value that other columns may tell, such as the county (default: what the swap exchanges).",
         [], form="COLUMN",
@@ -74,7 +76,7 @@ def risk(options: RiskOptions, _: Any) -> Outcome:
     weight, population, records = options.weight, options.population, options.records
     if records is not None:
         _check_place(records)
-    subject = subject_of(options.file, persons=options.persons, hid=options.hid)
+    subject = subject_of(options.file, persons=options.persons, hid=options.hid, id=options.id)
     table = checked_keys(subject.data, options.keys) if options.keys else default_keys(subject)
     if weight is not None and population is not None:
         what, remedy = "weights and a population file answer the same question", "give one of them"
@@ -120,17 +122,18 @@ def risk(options: RiskOptions, _: Any) -> Outcome:
     return Outcome(values=values, rows=rows, blocks=["A missing value counts as a value of its own."])
 
 
-def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
+def subject_of(file: Path, *, persons: Path | None, hid: str | None, id: Sequence[str] = ()) -> Subject:
     """Return what is looked at; options that belong to a file alone are refused beside a plan or a bundle."""
     plan, bundle = file.suffix == ".toml", is_bundle(file)
-    if (plan or bundle) and (persons is not None or hid is not None):
+    given = {"--persons": persons is not None, "--hid": hid is not None, "--id": bool(id)}
+    if (plan or bundle) and any(given.values()):
         what = f"the {'plan' if plan else 'bundle'} says this already"
-        raise bad_plan(what, where="--persons" if persons is not None else "--hid", remedy="leave it out")
+        raise bad_plan(what, where=next(name for name in given if given[name]), remedy="leave it out")
     if bundle:
         return from_bundle(file)
     if plan:
         return subject_of_plan(prepare(read_plan(file, out=NOWHERE)), name=str(file))
-    data = Microdata.read(file, persons, hid=hid)
+    data = Microdata.read(file, persons, hid=hid, id=id)
     return Subject(name=str(file), data=data if persons is not None else replace(data, record="record"))
 
 

@@ -81,13 +81,14 @@ def release(options: ReleaseOptions, progress: Progress | None) -> Outcome:
             raise bad_plan(what, where=f"--{name}", remedy="leave it out")
     if options.resume:
         return _resumed(options, progress)
-    _refuse_what_is_there(_named_in(file) or out)
+    named = _named_in(file)
+    if out is not None and named is not None and named.absolute() != out.absolute():
+        remedy = "change it in the plan: [release] out"
+        raise bad_plan("the plan file already says this", where="--out", remedy=remedy)
+    _refuse_what_is_there(named or out)
     from stirred.release.plan_file import read_plan
 
     plan = read_plan(file, out=out).on(options.engine, options.master)
-    if out is not None and plan.out != out.absolute():
-        remedy = "change it in the plan: [release] out"
-        raise bad_plan("the plan file already says this", where="--out", remedy=remedy)
     return _released(plan, seed=options.seed, as_json=options.as_json, progress=progress)
 
 
@@ -106,7 +107,7 @@ def _named_in(plan: Path) -> Path | None:
         out = release.get("out") if isinstance(release, dict) else None
     except (OSError, ValueError, RecursionError):
         return None
-    return plan.parent / out if isinstance(out, str) and out.strip() and ":" not in out and "\0" not in out else None
+    return plan.parent / out if isinstance(out, str) and out.strip() and "\0" not in out else None
 
 
 def _resumed(options: ReleaseOptions, progress: Progress | None) -> Outcome:
@@ -114,6 +115,8 @@ def _resumed(options: ReleaseOptions, progress: Progress | None) -> Outcome:
     from stirred.cli.plan import ledger_facts
     from stirred.release.ledger import Ledger
     from stirred.release.run import resume
+    from stirred.spec.document import from_json
+    from stirred.spec.explanation import promise_rows
 
     with _notes_said():
         more = {"ledger": options.ledger, "engine": options.engine, "master": options.master}
@@ -125,7 +128,12 @@ def _resumed(options: ReleaseOptions, progress: Progress | None) -> Outcome:
     if options.as_json:  # reading a whole ledger takes time
         total = Ledger.open(options.ledger or stated["name"]).total()
         values["ledger"] = {"entry": stated["number"], **ledger_facts(total)}
-    return Outcome(values=values, rows=[*rows, ("ledger", "the entry is committed, and nothing more was spent")])
+    specification = from_json((bundle / "public" / "specification.json").read_text(encoding="utf-8"))
+    rows += promise_rows(specification)
+    rows.append(("ledger", "the entry is committed, and nothing more was spent"))
+    if not specification.seeded:
+        rows.append(("next", _next(bundle, nothing_promised=specification.budget.realised.is_infinite)))
+    return Outcome(values=values, rows=rows)
 
 
 def _ledger_of(bundle: Path) -> Any:
@@ -187,12 +195,8 @@ def _say_doubts(prepared: Prepared) -> None:
 def _rows(prepared: Prepared, out: Path, account: tuple[int, Total] | None, *, seeded: bool) -> list[tuple[str, str]]:
     """Return where the bundle is, what it promises, its account, and what to do next."""
     from stirred.cli.plan import ledger_text, other_file_rows
-    from stirred.spec.doubts import NOTHING_PROMISED
     from stirred.spec.explanation import promise_rows
 
-    publish = shlex.join(["stirred", "publish", str(out), FOLDER])
-    if prepared.plan.epsilon.is_infinite:
-        publish += f", which refuses, since nothing is promised, unless somebody adds --accept {NOTHING_PROMISED}"
     entry = "none: no ledger records this release (--ledger, or ledger under [release] in a plan)"
     if account is not None:
         entry = f"entry {account[0]}, committed; {ledger_text(account[1])}"
@@ -203,8 +207,17 @@ def _rows(prepared: Prepared, out: Path, account: tuple[int, Total] | None, *, s
         *promise_rows(prepared.plan.specification),
         ("ledger", entry),
         *other_file_rows(prepared),
-        *([] if seeded else [("next", publish)]),
+        *([] if seeded else [("next", _next(out, nothing_promised=prepared.plan.epsilon.is_infinite))]),
     ]
+
+
+def _next(out: Path, *, nothing_promised: bool) -> str:
+    """Return the command that publishes a bundle."""
+    from stirred.spec.doubts import NOTHING_PROMISED
+
+    publish = shlex.join(["stirred", "publish", str(out), FOLDER])
+    refuses = f", which refuses, since nothing is promised, unless somebody adds --accept {NOTHING_PROMISED}"
+    return f"{publish}{refuses}" if nothing_promised else publish
 
 
 COMMANDS: Final = (

@@ -378,12 +378,17 @@ _PLACES: Final = (
 
 
 def draft_codebook(
-    households: Labelled, persons: Labelled | None = None, *, hid: str | None = None, title: str = ""
+    households: Labelled,
+    persons: Labelled | None = None,
+    *,
+    hid: str | None = None,
+    id: Sequence[str] = (),
+    title: str = "",
 ) -> str:
-    """Return the TOML text of a codebook that fits the files, its guesses marked by comments."""
+    """Return the TOML text of a codebook that fits the files, its guesses marked by comments; ``id`` is known."""
     commas = any(comma_columns(table.frame) for table in (households, persons) if table is not None)
     homes, people = _with_points(households), None if persons is None else _with_points(persons)
-    return "\n".join(_sections(homes, people, hid=hid, title=title, commas=commas))
+    return "\n".join(_sections(homes, people, hid=hid, id=id, title=title, commas=commas))
 
 
 def _with_points(table: Labelled) -> Labelled:
@@ -392,7 +397,13 @@ def _with_points(table: Labelled) -> Labelled:
 
 
 def _sections(
-    households: Labelled, persons: Labelled | None, *, hid: str | None, title: str, commas: bool
+    households: Labelled,
+    persons: Labelled | None,
+    *,
+    hid: str | None,
+    id: Sequence[str],
+    title: str,
+    commas: bool,
 ) -> Iterator[str]:
     yield "".join(f"# {line}\n" for line in ("A codebook " + WARNING).replace("; ", ";\n").split("\n"))
     decimal = 'decimal = ","  # columns of the file have numbers with decimal commas\n' if commas else ""
@@ -407,7 +418,10 @@ def _sections(
         yield _SPLIT.format(hid=quoted(hid or ""), columns=", ".join(map(quoted, shared)))
     for file, table in files:
         for name in (column for column in table.frame.columns if column != hid):
-            variable, remark = _guess(table, name, file="persons" if shared and name not in shared else file)
+            of = "persons" if shared and name not in shared else file
+            variable, remark = (
+                (Variable(name=name, file=of, type="id"), "") if name in id else _guess(table, name, file=of)
+            )
             if variable.type == "id" and name not in ids:
                 ids.append(name)
             gaps = "values are missing in the data: is that meant?" if variable.missing else ""

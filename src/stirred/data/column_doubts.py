@@ -35,14 +35,13 @@ from stirred.data.guessing import Guess, GuessTarget, may_be_chance, numbered, s
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
-from stirred.data.record_doubts import named_like_an_identifier
+from stirred.data.record_doubts import KEEP, named_like_an_identifier
 from stirred.spec.doubts import Doubt
 from stirred.spec.problems import setting
 
 LOOKS_INSIDE: Final = (
     "this looks inside the file: correct the column's role by what it is; choosing settings by this voids the guarantee"
 )
-KEEP: Final = f"list the columns to keep with {setting('hold')}, without"
 NOT_LOOKED_AT: Final = "not-looked-at"
 _Array = npt.NDArray[Any]
 # So many rows are sampled for single columns, and for several. Persons are guessed by household, which takes longer.

@@ -35,7 +35,7 @@ class Microdata:
     ['county']
     """
 
-    households: pl.DataFrame  # of a national file its columns, which are read when they are asked for
+    households: pl.DataFrame = field(kw_only=False)  # of a national file its columns, read when asked for
     persons: Columns | None = None
     hid: str | None = None
     id: tuple[str, ...] = ()

@@ -86,6 +86,7 @@ _SHARED_VALUES: Final = 5
 _SHARED_RECORDS: Final = 20
 _MORE_THAN_CHANCE: Final = 10
 _DAY: Final = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]|$)"
+KEEP: Final = f"list the columns to keep with {setting('hold')}, without"
 DATE_STEP: Final = 'step = "date", to = "month" under [[prepare]] of a plan'
 _CLOCK: Final = (
     r"^\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[T ]\s*)?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
@@ -215,6 +216,8 @@ def identifier_doubt(column: pl.Series, why: str, *, swapped: bool = False) -> D
     days = f"; of days the month, quarter or year can be kept alone: {DATE_STEP}" if dated(column) else ""
     how = "it is swapped: all its values are released" if swapped else "it is released as it is"
     coarser = "; otherwise swap something coarser, such as an area" if swapped else ""
+    if column.dtype.is_numeric() and not swapped and column.n_unique() < len(column):
+        coarser = f'; if it measures something, band or round it ([[prepare]] of a plan), or {KEEP} "{name}"'
     return Doubt(
         kind="identifier",
         about=name,

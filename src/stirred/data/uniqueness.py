@@ -25,6 +25,7 @@ from stirred.data.microdata import Microdata
 from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import ALL, Margin, plural
 from stirred.spec.number_text import percent
+from stirred.spec.problems import setting
 from stirred.spec.specification import Specification
 
 _Array = npt.NDArray[Any]
@@ -450,8 +451,8 @@ def exposed_doubt(found: Uniqueness, *, most: Fraction, set_by: str) -> Doubt | 
         kind=EXPOSED,
         what=f"{exposed_in_words(found)}: anyone who knows these values of one of them finds its record, and reads the "
         f"rest of it. {set_by[:1].upper()}{set_by[1:]} allows {percent(most, digits=3)}",
-        remedy="publish fewer or coarser columns: [[prepare]] of a plan drops, bands, rounds and recodes them; "
-        "`stirred risk` shows which columns make records unique",
+        remedy=f"publish fewer columns, named with {setting('hold')}, or coarser ones: [[prepare]] of a plan bands, "
+        "rounds and recodes those of a file; `stirred risk` shows which columns make records unique",
     )
 
 

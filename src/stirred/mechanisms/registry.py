@@ -285,6 +285,9 @@ def _problems(error: ValidationError, given: Any, kind: type[Mechanism], words: 
         if found.kind == "missing":
             example = None if inside else model.mark(str(key), "example")
             what, remedy = "is needed", words.needed(str(found.place[-1]), example)
+        elif key == "after" and found.kind == "dict_type":
+            table = 'after = { name = "permutation-swap", swap = "county", rate = "5%" }'
+            remedy = f"write its name and settings, such as {table}; in Python after=stirred.PermutationSwap(...)"
         yield Problem(what=what, where=place_of((words.place(str(key)), *inside)), remedy=remedy)
 
 

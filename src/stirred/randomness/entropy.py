@@ -76,15 +76,17 @@ class Entropy:
     False
     """
 
-    _key: bytes = field(repr=False)
-    seeded: bool
+    _key: bytes = field(default=b"", repr=False)
+    seeded: bool = False
     # The keys that have made a release, of this entropy and all its children; and the process that may use them.
     _spent: set[bytes] = field(default_factory=set, repr=False)
     _process: int = field(default_factory=os.getpid, repr=False)
 
     def __post_init__(self) -> None:
         if len(self._key) != KEY_BYTES:
-            raise ValueError(f"an entropy key has {KEY_BYTES} bytes. Use from_os() or, in tests, from_seed()")
+            raise ValueError(
+                f"an entropy key has {KEY_BYTES} bytes. Write Entropy.from_os() or, in tests, Entropy.from_seed(...)"
+            )
 
     @classmethod
     def from_kept(cls, key: bytes, *, same_release: bool = False) -> Self:

@@ -391,6 +391,9 @@ def read_plan(path: Path, *, out: Path | None = None) -> PlanFile:
         )
         raise bad_plan("this is a data file, and here a plan is read", where=str(path), remedy=remedy)
     content = read_toml(path, called="the plan")
+    if "variables" in content and content.keys().isdisjoint(_LEAST):
+        remedy = f"name it in a plan, codebook = {path.name!r} under [data], or with --codebook"
+        raise bad_plan("this is a codebook, and here a plan is read", where=str(path), remedy=remedy)
     section = content.get("release", {})
     if out is not None and isinstance(section, dict) and "out" not in section:
         content["release"] = {**section, "out": str(out.absolute())}

@@ -21,6 +21,7 @@ from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Rewriting, Scan, problems_of, scan_bundle
 from stirred.spec.doubts import MORE_RUNS, Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, place_of
+from stirred.spec.text import rows_text
 
 _BLOCK = 1 << 20
 # Doubts that come from the ledger, which knows more by now than the release did.
@@ -47,6 +48,11 @@ class Publication:
     called: str
     files: Mapping[str, str]
     checks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return rows_text(
+            [("folder", str(self.place)), ("files", ", ".join(self.files)), ("checks", f"{len(self.checks)} passed")]
+        )
 
 
 def publish(

@@ -78,7 +78,7 @@ def misfits(
             kind != "literal_error" and detail["loc"][-1:] != place[-1:] and detail["loc"][-1] in _NUMBERS
         ):
             what = f"{_brief(detail)} is not a number or text that can be used here"
-            how = "write one such as 2, 0.05, '1/20' or '5%'"
+            how = "write one such as 0.05 or '1/20'"
         elif found := _misshapen(detail, place, model, called=called, remedy=remedy):
             what, how = found[0], found[1] if examples or kind not in _SHAPES else remedy
         yield Misfit(place, what, how, kind, hint)
@@ -159,6 +159,8 @@ def _misshapen(
             return "it is a list, and this is one entry", f"write [[{called(key)}]], with double brackets"
         if kind == "model_type" and isinstance(given, list):
             return "it is not a list", f"write [{called(key)}], with single brackets"
+        if kind == "model_type":
+            return f"{_brief(detail)} is not a section", f"write [{called(key)}], and its keys below, on a line each"
     if kind not in _SHAPES:
         return None
     shape, example = _SHAPES[kind]

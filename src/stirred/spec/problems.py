@@ -39,7 +39,7 @@ def setting(key: str, *values: str, planned: bool = False) -> str:
     >>> print(problem)
     mark: it may identify. Fix: name it with --id mark.
     >>> print(problem.written(in_python))
-    mark: it may identify. Fix: name it with Microdata(id=["mark"]).
+    mark: it may identify. Fix: name it with id=["mark"].
     >>> print(problem.written(in_plan))
     mark: it may identify. Fix: name it with id = ["mark"] under [data].
     """
@@ -117,8 +117,6 @@ _SECTIONS: Final = {
     "accept": "release",
 }
 _IN_PYTHON: Final = {
-    "id": "Microdata(id={})",
-    "hid": "Microdata(hid={})",
     "kappa": "units=[UnitFactor(...)]",
     "missing": "Microdata.with_missing({})",
     "missing_as": "Microdata.with_missing_code(COLUMNS)",

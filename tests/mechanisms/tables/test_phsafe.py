@@ -309,5 +309,7 @@ def test_ratios_and_states_that_make_no_sense_are_refused() -> None:
 def test_advice_names_the_setting_that_exists_or_the_budget() -> None:
     with pytest.raises(DataError, match=r"name your columns with state\. The file has"):
         PHSAFE.plan(Microdata(households=UNITS.drop("state"), persons=RESIDENTS, hid="hid"))
-    with pytest.raises(DataError, match='rename yours to "hht2", which the budget names'):
+    with pytest.raises(DataError, match='rename yours to "hht2", which the budget names') as caught:
         PHSAFE.plan(Microdata(households=UNITS.drop("hht2"), persons=RESIDENTS, hid="hid"))
+    assert str(caught.value).count('there is no column "hht2"') == 1
+    assert "stirred census budget --part phsafe --out mine.toml" in str(caught.value)

@@ -19,19 +19,21 @@ from stirred.data.missing import MISSING_CODE
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.spec.problems import Problem, setting
+from stirred.spec.spelling import crossed
 
 MOST_CELLS: Final = 1_000_000
 Values = Mapping[str, Sequence[Any]]
 
 
 def as_tables(tables: str | Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the variables of each table; one table, or one of one variable, may be given by that name alone.
+    """Return the variables of each table; a table may be given as one text, with " x " between its variables.
 
-    >>> as_tables("county"), as_tables(["county", ["county", "tenure"]])
-    ((('county',),), (('county',), ('county', 'tenure')))
+    >>> as_tables("county"), as_tables(["county", ["county", "tenure"]]), as_tables(["county x tenure"])
+    ((('county',),), (('county',), ('county', 'tenure')), (('county', 'tenure'),))
     """
     given: Any = [tables] if isinstance(tables, str) else tables
-    found = [[each] if isinstance(each, str) else each for each in given] if isinstance(given, Iterable) else [given]
+    entries = [*given] if isinstance(given, Iterable) else [given]
+    found = [crossed(each) or [each] if isinstance(each, str) else each for each in entries]
     if not all(isinstance(each, Iterable) and all(isinstance(name, str) for name in each) for each in found):
         what = f"{tables!r:.60} does not name the columns of tables"
         raise bad_plan(what, where="tables", remedy='list the columns of each table: tables=[["county", "tenure"]]')

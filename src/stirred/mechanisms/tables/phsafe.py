@@ -318,15 +318,15 @@ class PHSafe(Tabulator):
         wanted, of_persons = self.spent.columns(), persons.collect_schema().names()
         both = pl.DataFrame(schema=dict.fromkeys([*data.households.columns, *of_persons], pl.String))
         where = f"{data.household_source} and {data.person_source}"
-        yield from missing_columns(both, [*wanted], where=where, settings={})
-        of_units = [self.state, *self.spent.columns("units")]
-        named = {"state": [self.state]}
-        found = missing_columns(data.households, of_units, where=data.household_source, settings=named)
+        yield from missing_columns(both, [*wanted], where=where, settings={}, part=self.name)
+        of_units = [self.state, *(name for name in self.spent.columns("units") if name in both.columns)]
+        named, where = {"state": [self.state]}, data.household_source
+        found = missing_columns(data.households, of_units, where=where, settings=named, part=self.name)
         yield from found
         for name, values in wanted.items():
             yield from self._problems_of(name, values, data, persons)
         if not found:
-            states, where = {self.state: self.states}, data.household_source
+            states = {self.state: self.states}
             yield from undeclared(
                 data.households, states, where=where, what="state", remedy="list every state in states"
             )

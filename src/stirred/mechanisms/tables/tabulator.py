@@ -267,11 +267,12 @@ def with_intervals(
 
 
 def missing_columns(
-    frame: pl.DataFrame, names: Sequence[str], *, where: str, settings: Mapping[str, Sequence[str]]
+    frame: pl.DataFrame, names: Sequence[str], *, where: str, settings: Mapping[str, Sequence[str]], part: str
 ) -> list[Problem]:
     """Return a problem for columns that a file does not have.
 
-    ``settings`` has the columns that each setting names; those of all others stand in the budget file.
+    ``settings`` has the columns that each setting names; those of all others stand in the budget file, which is that
+    of one ``part`` of the census.
     """
     missing = list(dict.fromkeys(name for name in names if name not in frame.columns))
     named = {key: columns for key, columns in settings.items() if {*columns} & {*missing}}
@@ -279,7 +280,7 @@ def missing_columns(
     if others := [name for name in missing if not any(name in columns for columns in named.values())]:
         ways.append(
             f"rename yours to {listed(others)}, which the budget names, or name yours in a copy of it: `stirred census "
-            "budget --part ... --out mine.toml`, and budget = 'mine.toml'"
+            f"budget --part {part} --out mine.toml`, and budget = 'mine.toml'"
         )
     remedy = f"{'; '.join(ways)}. The file has {listed(frame.columns)}"
     return [Problem(what=f"there is no column {listed(missing)}", where=where, remedy=remedy)] if missing else []

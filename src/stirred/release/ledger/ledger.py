@@ -70,6 +70,9 @@ class Ledger:
     """
 
     def __init__(self, store: Store, *, clock: Clock = _utc_now) -> None:
+        if isinstance(store, str | Path):
+            remedy = f"write Ledger.open({str(store)!r}), or Ledger.create(..., dataset=...) for a new one"
+            raise bad_request("a ledger is opened by its path", where="Ledger", remedy=remedy)
         self.store = store
         self._clock = clock
         self._account = Account(store.document)

@@ -17,6 +17,7 @@ from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
 from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.cellkey.perturbation import Magnitude
+from stirred.mechanisms.tables.cellkey.promise import CellKeySettings
 from stirred.randomness import Entropy
 from stirred.spec.problems import StirredError
 
@@ -242,13 +243,14 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
         ({"keys": "additive", "record_key": "id", "key": KEY}, "in a column and in a file"),
         ({"ptable": design_ptable(D=2, V=Fraction(1), step=2).table}, "counts are whole"),
         ({"ptable": {"rows": 3}}, "this is not a perturbation table"),
-        ({"ptable": "ptable.csv"}, "the file ptable.csv was not read"),
+        ({"ptable": "ptable.csv"}, "ptable ptable.csv: there is no such file"),
+        ({"settings": CellKeySettings(ptable="ptable.csv")}, "the file ptable.csv was not read"),
         ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: 3: input should be less than or equal"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) -> None:
     with pytest.raises((StirredError, TypeError), match=what):
-        CellKey(**{"ptable": TABLE, "tables": [["sex"]], **how})
+        CellKey(**{**({} if "settings" in how else {"ptable": TABLE}), "tables": [["sex"]], **how})
 
 
 @pytest.mark.parametrize(

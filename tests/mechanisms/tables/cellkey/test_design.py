@@ -138,6 +138,7 @@ def test_bias_variance_and_pstay_of_a_designed_table_are_exact(
             {"D": 2, "V": F(1), "pstay": [F(9, 10)]},
             "stays with probability 9/10 exists on these values, rising",
         ),
+        ({"D": 3, "V": F(2)}, "or probabilities that need not rise: --mono no"),
         ({"D": 5, "V": F(2), "keys": 3}, "3 keys are too few"),
     ],
 )

@@ -19,10 +19,9 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded, encode
-from stirred.data.column_doubts import KEEP
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
-from stirred.data.record_doubts import identifier_doubts
+from stirred.data.record_doubts import KEEP, identifier_doubts
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import (
     Check,

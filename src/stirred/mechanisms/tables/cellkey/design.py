@@ -77,6 +77,7 @@ def design_ptable(
             kept = f" that stays with probability {stay}" if stay is not None else ""
             what = f"count {i}: no noise of mean 0 and variance {V}{kept} exists on these values"
             remedy = "choose another V, pstay, D or js"
+            remedy += "; or probabilities that need not rise: --mono no, in Python mono=[False]" if rising else ""
             raise bad_plan(f"{what}{', rising up to 0' if rising else ''}", where="ptable", remedy=remedy)
         laws.append(tuple(law.tolist()))
         notes += [f"count {i}: {each}" for each in _above(row, V, law)]

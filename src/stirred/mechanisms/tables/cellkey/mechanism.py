@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -29,7 +30,7 @@ from stirred.mechanisms.protocol import (
 from stirred.mechanisms.tables.cellkey.keys import RECORD_KEY, Keys, drawn_keys, identified, whole_keys
 from stirred.mechanisms.tables.cellkey.perturbation import KeyedRecords, KeyedTable, Magnitude, summed, sums_of
 from stirred.mechanisms.tables.cellkey.plan import EPSILONS, LETTERS, CellKeyPlan, SmallTables, promised
-from stirred.mechanisms.tables.cellkey.promise import CellKeyPromise
+from stirred.mechanisms.tables.cellkey.promise import PTABLES, CellKeyPromise, table_in
 from stirred.mechanisms.tables.cellkey.ptable import PTable, plain_table
 from stirred.mechanisms.tables.cells import column_of, declared_cells
 from stirred.mechanisms.tables.engine import TableMechanism, audit_cells, audit_promise, audit_records
@@ -69,6 +70,8 @@ class CellKey(CellKeyPromise):
 
     def __init__(self, settings: Settings | None = None, **given: Any) -> None:
         plain = {name: plain_table(own) for name, own in given.items() if isinstance(own, PTable)}
+        files = {name: str(own) for name in PTABLES if isinstance(own := given.get(name), str | Path)}
+        plain |= {name: table_in(Path(own), key=name, called=own) for name, own in files.items()}
         if isinstance(own := given.get("magnitude"), Magnitude):
             plain["magnitude"] = own.model_dump()
         super().__init__(settings, **{**given, **plain})
@@ -330,7 +333,8 @@ class CellKey(CellKeyPromise):
                 kind="large-delta",
                 what=f"delta is {exact(delta).shown()}, which is not small: so much is added to the bound on every "
                 "probability",
-                remedy="choose noise that is not bounded, or fewer tables; zeros = 'fixed' protects less and says so",
+                remedy="publish noisy-tables, whose noise is not bounded"
+                f"{', or fewer tables' if len(self.tables) > 1 else ''}; zeros = 'fixed' protects less and says so",
             )
         if self.key is None and self.record_key is None:
             yield Doubt(

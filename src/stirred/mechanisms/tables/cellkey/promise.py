@@ -40,6 +40,15 @@ SecretKey = Annotated[
 ]
 
 
+PTABLES: Final = ("ptable", "magnitude_ptable")
+
+
+def table_in(path: Path, *, key: str, called: str) -> dict[str, Any]:
+    """Return the perturbation table in the file that a setting names, as plain data."""
+    with placed(key):
+        return plain_table(read_ptable(read_frame(path), where=called))
+
+
 class CellKeySettings(Settings):
     """The perturbation table, the keys, and what is done before and after; the tables are those of the plan."""
 
@@ -85,10 +94,9 @@ class CellKeySettings(Settings):
 
     def with_files(self, folder: Path) -> Self:
         found: dict[str, Any] = {}
-        for name in ("ptable", "magnitude_ptable"):
+        for name in PTABLES:
             if isinstance(given := getattr(self, name), str):
-                with placed(name):
-                    found[name] = plain_table(read_ptable(read_frame(folder / given), where=given))
+                found[name] = table_in(folder / given, key=name, called=given)
         if self.key is not None:
             with placed("key"):
                 found["key"] = KeyFile.read(self.key, folder / self.key)
@@ -96,7 +104,7 @@ class CellKeySettings(Settings):
 
     def public(self) -> dict[str, Any]:
         found = super().public()
-        for name in ("ptable", "magnitude_ptable"):
+        for name in PTABLES:
             if isinstance(table := found.get(name), dict):
                 found[name] = {key: value for key, value in table.items() if key != "runs"}
         return found

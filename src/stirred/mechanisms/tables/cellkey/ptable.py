@@ -263,7 +263,7 @@ def plain_table(table: PTable) -> dict[str, Any]:
 def table_of(plain: str | Mapping[str, Any]) -> PTable:
     """Return the table of plain data; the name of a file stands there where it was not read."""
     if isinstance(plain, str):
-        remedy = "in a plan it is read; in Python give read_ptable(frame, where=...), of the module ptable"
+        remedy = "name it in a plan, or by keyword, CellKey(ptable='ptable.csv'): there it is read"
         raise bad_plan(f"the file {plain} was not read", where="ptable", remedy=remedy)
     try:
         own = {int(i): [(int(v), int(w)) for v, w in law.items()] for i, law in plain["rows"].items()}

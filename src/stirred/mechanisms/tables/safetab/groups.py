@@ -392,9 +392,8 @@ class SafeTab(Tabulator):
         if frame is None:
             raise bad_plan("the table of blocks was not read", where="blocks", remedy="name a file, with its ending")
         needed = [self.block, *(region.column for region in self.regions.values() if region.column)]
-        if problems := missing_columns(
-            frame, needed, where=f"blocks {self.blocks.file}", settings={"block": [self.block]}
-        ):
+        where, of_block = f"blocks {self.blocks.file}", {"block": [self.block]}
+        if problems := missing_columns(frame, needed, where=where, settings=of_block, part=self.name):
             raise DataError(problems)
         if frame[self.block].is_duplicated().any() or frame[self.block].null_count():
             where = f'blocks {self.blocks.file} "{self.block}"'
@@ -416,7 +415,7 @@ class SafeTab(Tabulator):
             yield Problem(what=f"no iteration has level {without[0]}", where=where_it_is, remedy=remedy)
         own = [key for key in ("block", "ethnicity", "sex", "age") if key in self.settings_model.model_fields]
         named: dict[str, Sequence[str]] = {**{key: [getattr(self, key)] for key in own}, "races": self.races}
-        if problems := missing_columns(frame, self.used, where=where, settings=named):
+        if problems := missing_columns(frame, self.used, where=where, settings=named, part=self.name):
             yield from problems
             return
         known = {self.block: known_blocks[self.block], **self._values}
