@@ -17,7 +17,8 @@ from stirred.mechanisms.records import audit as bundle_audit_promise
 from stirred.release.plan_file import plan_from
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from tests.release.tampering import add, frame, retell, specified
+from tests.golden.make import SET
+from tests.release.tampering import add, frame, retell, specified, text
 from tests.world import CODEBOOK_OF_HOMES, households, persons
 
 Change = Callable[[Path], object]
@@ -255,6 +256,112 @@ def test_a_noisy_table_without_counts_or_variables_is_seen(columns: list[str], n
 )
 def test_a_table_that_is_not_of_the_released_file_is_seen(change: Change, what: str, records: Path) -> None:
     assert one(said(records, change), f"public/tables/county-x-tenure.csv: {what}")
+
+
+@pytest.mark.parametrize("place", ["Permutation", "## Files", "- What is promised"])
+def test_further_words_in_the_page_for_readers_are_seen(place: str, records: Path) -> None:
+    text("README.md", lambda page: page.replace(place, f"- All exact.\n{place}", 1))(records)
+    retell(records)
+    found = [f"{each.where}: {each.what}" for each in audit_bundle(records).problems]
+    assert found == ["public/README.md: it does not say what manifest.json says it does"]
+
+
+# ---- tables with noise, and what is kept inside ----------------------------------------------------------
+
+
+def golden(case: str, folder: Path, *changes: Change) -> list[str]:
+    """Change a bundle that was made before, redo its checksums, and return what its audit finds wrong."""
+    bundle = Path(shutil.copytree(SET / case / "bundle", folder / case))
+    for change in changes:
+        change(bundle)
+    retell(bundle)
+    return [f"{problem.where}: {problem.what}" for problem in audit_bundle(bundle).problems]
+
+
+def kept(name: str, change: pl.Expr) -> Change:
+    def write(bundle: Path) -> None:
+        path = bundle / "internal" / "noise" / name
+        pl.read_parquet(path).with_columns(change).write_parquet(path)
+
+    return write
+
+
+def every_table(case: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> list[Change]:
+    return [
+        frame(f"tables/{path.name}", change) for path in sorted((SET / case / "bundle/public/tables").glob("*.csv"))
+    ]
+
+
+def without_west(table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter(pl.col("county") != "West")
+
+
+def renamed(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(pl.col("county").replace("West", "Smith"))
+
+
+TABLED = ["noisy-tables", "noisy-tables-a-margin-kept", "noisy-tables-laplace-sums", "noisy-swap", "cell-keys"]
+
+
+@pytest.mark.parametrize("change", [without_west, renamed])
+@pytest.mark.parametrize("case", TABLED)
+def test_a_value_that_is_removed_or_renamed_in_all_tables_is_seen(
+    case: str, change: Callable[[pl.DataFrame], pl.DataFrame], tmp_path: Path
+) -> None:
+    """The tables agree with each other, and once that was all that was compared."""
+    assert golden(case, tmp_path) == []
+    shutil.rmtree(tmp_path / case)
+    found = golden(case, tmp_path, *every_table(case, change))
+    assert one(found, "public/tables/county-x-tenure.csv: "), found
+    assert any("not those that were declared" in each for each in found)
+
+
+@pytest.mark.parametrize("change", [without_west, renamed])
+def test_declared_values_are_compared_in_what_was_published_alone(
+    change: Callable[[pl.DataFrame], pl.DataFrame], tmp_path: Path
+) -> None:
+    case = "noisy-tables-laplace-sums"  # its settings declare them
+    golden(case, tmp_path, *every_table(case, change))
+    found = audit_bundle(tmp_path / case / "public").problems
+    assert any("the values of county are not those that were declared" in each.what for each in found)
+
+
+@pytest.mark.parametrize("case", TABLED)
+def test_numbers_that_are_not_those_with_the_noise_kept_inside_are_seen(case: str, tmp_path: Path) -> None:
+    by_noise = [name for name in ("low", "high") if case != "cell-keys"]
+    more = with_columns("tables/county-x-tenure.csv", *(pl.col(name) + 7 for name in ("count", *by_noise)))
+    noise = kept("1.parquet", pl.col("pvalue" if case == "cell-keys" else "noise") + 5)
+    for number, change in enumerate((more, noise)):
+        found = golden(case, tmp_path / str(number), change)
+        assert any("are not the true ones with the noise in internal/noise" in each for each in found), found
+
+
+def test_noise_inside_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    found = golden("noisy-tables", tmp_path, add("internal/noise/1.parquet", GARBAGE))
+    assert one(found, "internal/noise/1.parquet: it cannot be read: ")
+
+
+def test_exact_counts_next_to_noise_add_up_to_the_number_of_records(tmp_path: Path) -> None:
+    found = golden("noisy-swap", tmp_path, with_columns("invariants.parquet", pl.col("count") + 3))
+    assert one(found, "public/invariants.parquet: the size that is published exactly adds up to "), found
+
+
+def test_exact_counts_next_to_noise_are_compared_with_the_true_ones_inside(made: Path, tmp_path: Path) -> None:
+    swap = {"match": ["size"], "swap": ["county"], "rate": "1/10"}
+    bundle = release(
+        made,
+        "after",
+        data={"households": "homes.parquet", "codebook": "codebook.toml"},
+        mechanism={"name": "noisy-tables", "noise": "laplace", "epsilon": 1, "after": swap},
+        tables=[{"variables": ["size", "county", "tenure"]}],
+    )
+    assert audit_bundle(bundle).passed
+    shutil.copytree(bundle, tmp_path / "bundle")
+    moved = pl.when(pl.int_range(pl.len()) < 2).then(1 - 2 * pl.int_range(pl.len())).otherwise(0)
+    with_columns("invariants.parquet", pl.col("count") + moved)(tmp_path / "bundle")
+    retell(tmp_path / "bundle")
+    found = [each.what for each in audit_bundle(tmp_path / "bundle").problems]
+    assert found == ["the size that is published exactly is not that of size x county x tenure in internal/noise"]
 
 
 # ---- what cannot be seen is said --------------------------------------------------------------------------

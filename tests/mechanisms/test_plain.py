@@ -82,6 +82,20 @@ def test_an_identifier_is_not_taken_for_the_column_that_is_needed(coin: Any) -> 
         coin(keep="3/4").plan(data)
 
 
+def test_columns_that_the_specification_does_not_name_are_listed_as_dropped(
+    coin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are not in the release, and the plan listed identifiers alone."""
+    wide = DATA.with_columns(street=pl.lit("Elm"), hiv=pl.lit(0)).with_row_index("id")
+    data = Microdata(households=wide, id=("id",))
+    assert coin(keep="3/4").plan(data).dropped == ("id", "street", "hiv")
+    assert coin(keep="3/4").release(data, Entropy.from_os()).public["data"].columns == ["answer"]
+    wide.write_parquet(tmp_path / "survey.parquet")
+    choice = [str(tmp_path / "survey.parquet"), "--id", "id", "--mechanism", "coin", "--set", "keep=3/4"]
+    assert run(["plan", *choice]) == 0
+    assert "dropped    id, street, hiv" in capsys.readouterr().out
+
+
 def test_a_file_without_a_column_that_is_needed_is_refused(
     coin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -422,6 +422,14 @@ TAMPERED = {
         text("README.md", lambda page: re.sub(r"(- `data.*\n)(- `persons.*\n)", r"\2\1", page)),
         "public/README.md: it has another list of files than the release",
     ),
+    "another note in the page for readers": Tampered(
+        text("README.md", lambda page: page + "\nNothing is disturbed; every count is exact.\n"),
+        "public/README.md: it has another note on files than the release",
+    ),
+    "another conclusion in the page for readers": Tampered(
+        text("README.md", lambda page: page.replace("conclude\n\n", "conclude\n\n- Every count is exact.\n", 1)),
+        "public/README.md: it does not say what manifest.json says it does",
+    ),
     "another spelling of a count": Tampered(
         text("tables/ages.csv", lambda page: re.sub(r",(\d+)\n$", r",0\1\n", page)),
         "is not spelled as `stirred` does",

@@ -378,6 +378,14 @@ def _pages(bundle: CheckedBundle) -> None:
         _compare("report.html", report, specification, same=same, whole=bundle.same_version, found=found)
 
 
+def _readme(bundle: CheckedBundle) -> Iterator[Problem]:
+    """Compare README.md with what the manifest keeps of it; sentences of a mechanism follow from its plan alone."""
+    written = None if bundle.manifest is None else bundle.manifest.readme
+    if written is not None and _text(bundle.public, "README.md", bundle.found) not in (None, written):
+        remedy = "do not publish it, and find out who changed it"
+        yield Problem(what=f"it does not say what {MANIFEST} says it does", where="public/README.md", remedy=remedy)
+
+
 def _compare(name: str, text: str, specification: Specification, *, same: bool, whole: bool, found: Findings) -> None:
     place = f"public/{name}"
     others = sorted({*_BUDGET.findall(text)} - {*_BUDGET.findall(specification.budget_text)})
@@ -405,6 +413,7 @@ def _text(public: Path, name: str, found: Findings) -> str | None:
 CHECKS: Final = (
     BundleCheck("order, mechanism and tables", When.AUDIT, _by_the_mechanism),
     BundleCheck("words of the pages", When.REHEARSAL | When.AUDIT, _pages),
+    BundleCheck("words of README.md", When.AUDIT, _readme),
     BundleCheck("a promise that protects", When.AUDIT, _warnings),
     BundleCheck("marks of a test run", When.AUDIT, _marks),
 )

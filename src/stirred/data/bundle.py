@@ -99,6 +99,7 @@ class Manifest(_Kept):
 
     files: dict[str, str]
     inputs: dict[str, str] = {}
+    records: Any = None
     stirred: str = ""
     seeded: bool = False
     identifiers: list[str] = []
@@ -107,6 +108,7 @@ class Manifest(_Kept):
     plan: _Plan | None = None
     doubts: list[_Doubt] | None = None
     ledger: dict[str, str | int] | None = None
+    readme: str | None = None  # README.md as it was written; bundles from before it was kept have none
 
     @classmethod
     def read(cls, written: bytes) -> Manifest | None:

@@ -97,7 +97,7 @@ class PlainPlan(Plan):
 
 
 class PlainMechanism(Mechanism):
-    """A mechanism that draws values of records, and releases all columns but identifiers, in random order."""
+    """A mechanism that draws values of records, and releases the columns of its specification, in random order."""
 
     @property
     @abstractmethod
@@ -140,11 +140,13 @@ class PlainMechanism(Mechanism):
 
     def draft(self, data: Microdata, *, doubts: bool) -> PlainPlan:
         self.check(data)
+        specification = self.specification(data)
+        unnamed = [name for name in data.variables if name not in specification.domain.columns]
         return PlainPlan(
-            specification=self.specification(data),
+            specification=specification,
             disturbed=self.disturbed,
             facts=self.facts,
-            dropped=(*data.identifiers, *data.person_variables),
+            dropped=(*data.identifiers, *unnamed, *data.person_variables),
         )
 
     def make_release(self, opening: Opening, progress: Progress | None) -> Release:

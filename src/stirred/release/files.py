@@ -25,7 +25,7 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.release.prepared import Prepared
 from stirred.release.tables import completed, lists_every_cell, tabulate
-from stirred.report.readme import WEAK_POINTS, Readme
+from stirred.report.readme import NO_RECORDS, WEAK_POINTS, Readme, in_parts
 from stirred.spec.document import AccountDocument, MechanismDocument, to_json
 from stirred.spec.doubts import accepted_in_words
 from stirred.spec.render import to_markdown
@@ -176,11 +176,6 @@ def _readme(prepared: Prepared, public: Path) -> Readme:
     """Return what the page for readers states, as far as the public folder is written."""
     mechanism, plan = prepared.mechanism, prepared.plan
     accepted = accepted_in_words(doubt.name for doubt in prepared.accepted)
-    in_parts = [path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix]
-    reading = (
-        f"Long tables are folders of parts ({', '.join(f'`{name}`' for name in in_parts)}): read all files of such a "
-        "folder, `part-00000` and on, in the order of their names, as one table. All have the same columns."
-    )
     return Readme(
         title=title_of(prepared),
         method=mechanism.in_words,
@@ -192,7 +187,7 @@ def _readme(prepared: Prepared, public: Path) -> Readme:
             *(_of_table(prepared, table, public) for table in prepared.tables),
             *_files(prepared, records=False),
         ],
-        notes=[*_without_records(prepared.mechanism, prepared.files), *([reading] if in_parts else [])],
+        notes=[*_without_records(prepared.mechanism, prepared.files), *in_parts(public)],
     )
 
 
@@ -200,8 +195,7 @@ def _without_records(mechanism: Mechanism, files: Sequence[PublicFile]) -> Itera
     """Yield a remark where there are tables or estimates alone."""
     kinds = {file.kind for file in files}
     if not kinds & {"records", "measurements"} or (mechanism.own_tables and "records" not in kinds):
-        what = "estimates" if "estimates" in kinds else "tables"
-        yield f"There is no file of records: the promise is about the {what} alone."
+        yield NO_RECORDS.format("estimates" if "estimates" in kinds else "tables")
 
 
 def _files(prepared: Prepared, *, records: bool) -> Iterator[tuple[str, str]]:

@@ -133,7 +133,9 @@ def make_bundle(
     if entropy.seeded:
         mark_seeded(folder)
     log.add("complete")
-    write_manifest(folder, {**_manifest(prepared, release, checks), "ledger": reservation.facts})
+    readme = (folder / "public" / "README.md").read_text(encoding="utf-8")
+    facts = {"ledger": reservation.facts, "readme": readme}
+    write_manifest(folder, {**_manifest(prepared, release, checks), **facts})
     advance("done", 1, 1)
 
 

@@ -33,14 +33,14 @@ from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism, ReleasedColumns
 from stirred.report.page_reader import shown_alone, unshown
-from stirred.report.readme import WEAK_POINTS, Readme
+from stirred.report.readme import WEAK_POINTS, Readme, known_notes
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import AccountDocument, account_in, mechanism_in, to_json
 from stirred.spec.doubts import Doubt, accepted_in_words, nothing_promised, refuse_doubts
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import KeysAlone, Specification, Unpublished
-from stirred.spec.text import plain, raw
+from stirred.spec.text import plain, raw, sentence
 
 _PART = r"(/part-\d{5}\.(parquet|csv))?"
 _ENDINGS = {"records": "(parquet|csv)", "table": "csv"}
@@ -272,6 +272,7 @@ def _other_facts(bundle: CheckedBundle) -> Iterator[Problem]:
         "title": not text["specification.md"].startswith(title) or f"{escape(readme.title)}</h1>" not in report,
         "purpose": " ".join((manifest.plan.release.purpose or "").split()) != readme.purpose,
         "statement of weak points": weak != ([f"{WEAK_POINTS}{accepted}."] if accepted else []),
+        "note on files": not {*map(sentence, readme.notes)} <= {*map(sentence, known_notes(public))},
         "list of files": files != [place.rpartition(".")[0] for place, _ in readme.files],
     }
     if bundle.method is not None:

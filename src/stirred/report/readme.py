@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from stirred.report.release import NOTHING
@@ -21,6 +22,7 @@ _PREPARED: Final = (
     "First, every record was changed by rules fixed beforehand. Exact figures are those after preparation."
 )
 WEAK_POINTS: Final = "The protection has known weak points: "
+NO_RECORDS: Final = "There is no file of records: the promise is about the {} alone."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,20 @@ class Readme:
             further=tuple(_bullets(further.partition("\n## ")[0])),
             files=tuple((place.removeprefix("`"), words) for place, _, words in _places(listed)),
             notes=tuple(raw(line) for line in notes.split("\n") if line),
+        )
+
+
+def known_notes(public: Path) -> set[str]:
+    """Return every sentence that may stand below the list of files, as the page of a release in this folder has it."""
+    return {*map(NO_RECORDS.format, ("tables", "estimates")), *in_parts(public)}
+
+
+def in_parts(public: Path) -> Iterator[str]:
+    """Yield a remark where long tables are folders."""
+    if names := [path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix]:
+        yield (
+            f"Long tables are folders of parts ({', '.join(f'`{name}`' for name in names)}): read all files of such a "
+            "folder, `part-00000` and on, in the order of their names, as one table. All have the same columns."
         )
 
 

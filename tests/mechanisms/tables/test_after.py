@@ -298,6 +298,18 @@ def test_match_variables_of_the_swap_before_are_doubted(monkeypatch: pytest.Monk
     assert not {"identifier:size", "exposed"} & doubts("size")
 
 
+@pytest.mark.parametrize(("swap", "idle"), [
+    ({"rate": "0"}, True), ({"rate": "0", "rates": [{"size": 1, "rate": "1/2"}]}, False), ({}, False),
+    ({"name": "shuffle-swap", "rate": "0"}, True), ({"name": "mallows-swap", "epsilon": "ln(3)", "rate": None}, False),
+], ids=str)  # fmt: skip
+def test_a_swap_before_at_rate_0_is_noted(swap: dict[str, Any], *, idle: bool) -> None:
+    """Noise was doubled for it, and nothing said that it does nothing."""
+    tables = NOISY.with_settings(after={key: own for key, own in {**SWAPPED, **swap}.items() if own is not None})
+    found = [each for each in tables.plan(HOMES).doubts if each.kind == "idle-swap"]
+    assert [each.refuses for each in found] == [False] * idle
+    assert all("moves no record" in each.what for each in found)
+
+
 def test_doubts_of_the_swap_before_refuse_the_tables() -> None:
     """The swap draws its file without a search of its own: what speaks against its match variables is found before."""
     homes = pl.DataFrame(

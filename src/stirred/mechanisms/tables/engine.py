@@ -21,7 +21,8 @@ from typing import Any, ClassVar, Final, Self, cast
 
 import polars as pl
 
-from stirred.data.bundle import BundleFiles, Findings
+from stirred.data.bundle import BundleFiles, Findings, as_text, probe_parquet, read_released
+from stirred.data.child import parquet_below
 from stirred.data.codebook import Codebook
 from stirred.data.frames import as_read, read_frame, write_frame
 from stirred.data.microdata import Microdata, like
@@ -466,6 +467,60 @@ def table_fault(
     return ""
 
 
+def kept_inside(bundle: BundleFiles) -> dict[str, pl.DataFrame]:
+    """Return the true numbers and noise that a whole bundle has in ``internal/noise``, by title; else nothing."""
+    if bundle.manifest is None:
+        return {}
+    folder = bundle.public.parent / "internal" / NOISE
+    found: dict[str, pl.DataFrame] = {}
+    unchanged = [path for path in parquet_below(folder) if path not in bundle.found.unread]  # others the audit names
+    probe_parquet(folder, bundle.found)
+    for path in unchanged:
+        frame = read_released(path, bundle.found, where=f"internal/{NOISE}/{path.name}")
+        if frame is not None and "table" in frame.columns:
+            found |= {str(title): own for (title,), own in frame.partition_by("table", as_dict=True).items()}
+    return found
+
+
+def kept_fault(
+    table: pl.DataFrame, by: Sequence[str], kept: pl.DataFrame, *, added: Sequence[str], number: str = "count"
+) -> str:
+    """Say where a published table is not what was kept of it: its cells, and the sums of the columns ``added``.
+
+    Numbers that were left empty, and columns that an earlier version kept otherwise, are not compared.
+    """
+    if not {*by, *added} <= {*kept.columns}:
+        return ""
+    own = kept.select(*by, pl.sum_horizontal(added).alias("__kept"))
+    said, inside = (as_text(each).sort(by) if by else as_text(each) for each in (table.select(*by, number), own))
+    if not said.select(by).equals(inside.select(by), null_equal=True):
+        return f"its cells are not those that were declared: internal/{NOISE} has others"
+    one, other = said[number].cast(pl.Int64, strict=False), inside["__kept"].cast(pl.Int64)
+    return f"its numbers are not the true ones with the noise in internal/{NOISE}" if (one != other).any() else ""
+
+
+def undeclared_fault(table: pl.DataFrame, by: Sequence[str], values: Values) -> str:
+    """Say which variable has other values than the settings declare; those of a codebook are not among them.
+
+    >>> table = pl.DataFrame({"county": ["A", "Smith"], "size": ["1", "2"]})
+    >>> undeclared_fault(table, ["county", "size"], {"county": ["A", "B"], "size": [1, 2]})
+    'the values of county are not those that were declared'
+    """
+    for name in by:
+        if name in values and not _same_values(table[name], values[name]):
+            return f"the values of {name} are not those that were declared"
+    return ""
+
+
+def _same_values(published: pl.Series, declared: Sequence[Any]) -> bool:
+    """Compare values as they are written; those of a column of numbers or of yes and no were declared otherwise."""
+    texts, said = {*map(str, declared)}, {*published.cast(pl.String).fill_null("")}
+    if said == texts or (said == {"false", "true"} and texts == {"0", "1"}):
+        return True
+    one, other = (pl.Series([*each], dtype=pl.String).cast(pl.Float64, strict=False) for each in (said, texts))
+    return not one.null_count() and not other.null_count() and {*one} == {*other}
+
+
 def stated_mechanism(kind: type[TableMechanism], bundle: BundleFiles, tables: Sequence[Sequence[str]]) -> Any:
     """Return the mechanism whose settings public files state; None where they do not state all."""
     try:
@@ -476,8 +531,13 @@ def stated_mechanism(kind: type[TableMechanism], bundle: BundleFiles, tables: Se
         return None
 
 
-def audit_cells(bundle: BundleFiles, found: Findings, *, whole: bool) -> None:
-    """Check that each table has every cell once; counts that need not be ``whole`` may be empty but not below 0."""
+def audit_cells(bundle: BundleFiles, found: Findings, *, whole: bool, added: Sequence[str] = ("true", "noise")) -> None:
+    """Check that each table has every cell once; counts that need not be ``whole`` may be empty but not below 0.
+
+    Where the bundle keeps true counts and what was ``added`` to them inside, cells and counts are compared with them.
+    """
+    kept, planned = kept_inside(bundle), () if bundle.manifest is None else bundle.manifest.tables
+    inside = {frozenset(by): kept[" x ".join(by)] for by in planned if " x ".join(by) in kept}
     for name, place, table, variables in bundle.tables():
         number = "sum" if "sum" in table.columns else "count"
         if not variables:
@@ -486,6 +546,12 @@ def audit_cells(bundle: BundleFiles, found: Findings, *, whole: bool) -> None:
             found.bad(fault, where=place)
         elif not whole and number == "count" and (table[number].cast(pl.Float64, strict=False) < 0).any():
             found.bad("it has counts below 0", where=place)
+        elif (
+            (own := inside.get(frozenset(variables))) is not None
+            and number == "count"
+            and (fault := kept_fault(table, variables, own, added=added))
+        ):
+            found.bad(fault, where=place)
         else:
             found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
 

@@ -368,7 +368,7 @@ class CellKey(CellKeyPromise):
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
         """Check that only tables are published, with every cell once and no count below 0."""
         audit_records(bundle, found)
-        audit_cells(bundle, found, whole=False)
+        audit_cells(bundle, found, whole=False, added=KeyedTable.kept_as)
         found.unchecked.append("whether the noise was looked up as stated: counts and keys are confidential")
 
     def law(self, dataset: Any) -> Law:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -178,11 +178,13 @@ class KeyedRecords:
 class KeyedTable(Query):
     """The query of one table: nothing is drawn, each cell gets what its key looks up (``cells``)."""
 
+    kept_as: ClassVar[tuple[str, str]] = ("pre_sd_count", "pvalue")
+
     cells: pl.DataFrame
 
     @property
     def columns(self) -> tuple[str, str]:
-        return "pre_sd_count", "pvalue"
+        return self.kept_as
 
     def drawn(self, count: int, entropy: Entropy, *, chunk: int | None = None) -> npt.NDArray[np.int64]:
         """Return what the keys look up."""

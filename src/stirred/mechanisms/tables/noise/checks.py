@@ -24,13 +24,17 @@ from stirred.mechanisms.protocol import Check, Release, Written, failed, plan_ex
 from stirred.mechanisms.tables.cells import column_of
 from stirred.mechanisms.tables.engine import (
     NO_TABLES,
+    NOISE,
     STAYS_INSIDE,
     UNSTATED,
     TableMechanism,
     audit_promise,
     audit_records,
+    kept_fault,
+    kept_inside,
     stated_mechanism,
     table_fault,
+    undeclared_fault,
 )
 from stirred.mechanisms.tables.noise.measures import Measure, keeping, people_of, table_key
 from stirred.mechanisms.tables.noise.plan import COLUMNS, CONFIDENTIAL, NoisePlan, published
@@ -219,6 +223,13 @@ def doubts(mechanism: NoisePromise, data: Microdata, plan: NoisePlan) -> Iterato
 def _match_doubts(mechanism: NoisePromise, data: Microdata, plan: NoisePlan, swap: Any) -> Iterator[Doubt]:
     """Yield doubts about settings and match variables of the swap before the noise: their counts are exact."""
     yield from settings_doubts(swap.settings_from)
+    if all(rate.highest == 0 for rate in plan.before.strata.rates):  # what could be exchanged is protected
+        yield Doubt(
+            kind="idle-swap",
+            what=f"at a rate of 0 {swap.title} moves no record, and the noise that it doubles is spent for nothing",
+            remedy="choose a rate above 0, or leave the swap out (after)",
+            refuses=False,
+        )
     yield from identifying_columns(data, swap.match)
     for name in swap.match:
         yield from similar_values(name, data.households[name].unique())
@@ -285,8 +296,9 @@ def audit(mechanism: NoisePromise, bundle: BundleFiles, found: Findings) -> None
         found.bad("the tables are not those of the plan", where="public/tables")
         return
     own = {title: tables[key] for title, key in keys.items()}
-    _audit_numbers(mechanism, measures, own, found, total=_number_of_records(bundle))
-    _audit_kept(bundle, mechanism, measures, {title: frame for title, (_, frame, _) in own.items()}, found)
+    kept = kept_inside(bundle)
+    _audit_numbers(mechanism, measures, own, found, kept=kept, total=_number_of_records(bundle))
+    _audit_kept(bundle, mechanism, measures, {title: frame for title, (_, frame, _) in own.items()}, kept, found)
     words = "whether the numbers are those of the file and the noise is of the stated law"
     found.unchecked.append(f"{words}: {STAYS_INSIDE}")
 
@@ -301,14 +313,22 @@ def _audit_numbers(
     tables: Mapping[str, tuple[str, pl.DataFrame, list[str]]],
     found: Findings,
     *,
+    kept: Mapping[str, pl.DataFrame],
     total: int | None,
 ) -> None:
-    """Check that every table has each combination of its values once, and that its columns follow from its numbers."""
+    """Check that every table has each combination of its values once, and that its columns follow from its numbers.
+
+    Its numbers are compared with those that were ``kept`` inside, where they are there.
+    """
     noisy = {}
     for each in measures:
         place, frame, by = tables[each.title]
         name = "count" if each.added_up is None else "sum"
-        if fault := table_fault(frame, by, number=name, cells=each.cells):
+        fault = undeclared_fault(frame, by, mechanism.values)
+        fault = fault or table_fault(frame, by, number=name, cells=each.cells)
+        if not fault and each.title in kept:
+            fault = kept_fault(frame, by, kept[each.title], added=each.columns, number=name)
+        if fault:
             found.bad(fault, where=place)
         else:
             noisy[each.title] = frame[name].cast(pl.Int64).to_numpy()
@@ -349,25 +369,51 @@ def _audit_kept(
     mechanism: NoisePromise,
     measures: Sequence[Measure],
     tables: Mapping[str, pl.DataFrame],
+    counted: Mapping[str, pl.DataFrame],
     found: Findings,
 ) -> None:
-    """Compare what is published exactly with the settings, and with the tables whose noise keeps it."""
-    if (exact := mechanism.exact_margins) and bundle.invariants is not None:
-        columns = {"table", "count", *(name for by in exact.values() for name in by)}
-        if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != {*exact}:
-            found.bad("it is not what the specification fixes", where="public/invariants.parquet")
-            return
-    inside = [each for each in measures if each.kept]
-    if not inside or bundle.invariants is None:
+    """Compare what is published exactly with the settings, and with the tables whose noise keeps it.
+
+    Inside the bundle it is compared with the number of records, and with the true numbers that were ``counted``.
+    """
+    exact, place = mechanism.exact_margins, "public/invariants.parquet"
+    if not exact or bundle.invariants is None:
         return
+    columns = {"table", "count", *(name for by in exact.values() for name in by)}
+    if {*bundle.invariants.columns} != columns or {*bundle.invariants["table"]} != {*exact}:
+        found.bad("it is not what the specification fixes", where=place)
+        return
+    records = None if bundle.manifest is None else bundle.manifest.records
+    inside = [each for each in measures if each.kept]
     for (title,), margin in bundle.invariants.group_by("table"):
+        words = f"the {title} that is published exactly"
         for each in inside:
             by = [name for name in each.variables if name in crossed(str(title))]
             if not _sums(tables[each.title], by).equals(_sums(margin, by)):
-                place = "public/invariants.parquet"
-                found.bad(f"{each.title} does not add up to the {title} that is published exactly", where=place)
+                found.bad(f"{each.title} does not add up to {words}", where=place)
                 return
-    found.checks.append("tables add up to what is published exactly")
+        if isinstance(records, int) and (total := _sums(margin, [])["count"].item()) != records:
+            found.bad(f"{words} adds up to {total:,}, and the release is of {records:,} records", where=place)
+            return
+        if other := _counted_otherwise(margin, exact[str(title)], measures, counted):
+            found.bad(f"{words} is not that of {other} in internal/{NOISE}", where=place)
+            return
+    if inside:
+        found.checks.append("tables add up to what is published exactly")
+
+
+def _counted_otherwise(
+    margin: pl.DataFrame, by: Sequence[str], measures: Sequence[Measure], counted: Mapping[str, pl.DataFrame]
+) -> str:
+    """Return the first table of records whose true counts, kept inside, do not add up to a margin; empty if all do."""
+    for each in measures:
+        own, true = counted.get(each.title), each.columns[0]
+        if each.of_records and own is not None and {*by, true} <= {*own.columns}:
+            both = (_sums(margin, by), _sums(own.rename({true: "count"}), by))
+            one, other = (frame.filter(pl.col("count") != 0) for frame in both)  # strata are those that occur
+            if not one.equals(other, null_equal=True):
+                return each.title
+    return ""
 
 
 def _sums(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
