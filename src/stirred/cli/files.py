@@ -36,7 +36,7 @@ class _FileOptions(BaseModel):
     persons: Place = option("File of the persons in the households.")
 
 
-class InitOptions(_FileOptions):
+class CodebookInitOptions(_FileOptions):
     """`stirred codebook init`."""
 
     out: Path = option("Where to write; must not exist.", ..., form="CODEBOOK.toml")
@@ -44,7 +44,7 @@ class InitOptions(_FileOptions):
     id: Columns = option("Identifier column.", [], form="COLUMN")
 
 
-def init(options: InitOptions, _: Any) -> Outcome:
+def init(options: CodebookInitOptions, _: Any) -> Outcome:
     """Draft a codebook to edit.
 
     Types and codes are guessed from the file, and marked as guesses.
@@ -86,13 +86,13 @@ def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
         raise DataError(problems)
 
 
-class CheckOptions(_FileOptions):
+class CodebookCheckOptions(_FileOptions):
     """`stirred codebook check`."""
 
     codebook: Path = option("What the file should be.", ..., form="CODEBOOK.toml")
 
 
-def check(options: CheckOptions, _: Any) -> Outcome:
+def check(options: CodebookCheckOptions, _: Any) -> Outcome:
     """Hold a file against its codebook.
 
     Exits with 2 and every problem, or with 0.
@@ -270,7 +270,7 @@ def example(name: str, module: str) -> ModuleType:
     raise bad_plan("the example is not installed", where=name, remedy="install stirred from its wheel, or from a clone")
 
 
-CODEBOOK: Final = (command("init", InitOptions, init), command("check", CheckOptions, check))
+CODEBOOK: Final = (command("init", CodebookInitOptions, init), command("check", CodebookCheckOptions, check))
 SYNTH: Final = (
     command("massachusetts-1940", _MadeOptions, massachusetts),
     command("census", CensusOptions, census, progress=True),

@@ -51,7 +51,7 @@ class _EntryOptions(_ChangeOptions):
 # ---- making, and adding to it ----------------------------------------------------------------------------
 
 
-class InitOptions(_ChangeOptions):
+class LedgerInitOptions(_ChangeOptions):
     """`stirred ledger init`."""
 
     dataset: Text = option("The confidential dataset it accounts for, in words.")
@@ -59,7 +59,7 @@ class InitOptions(_ChangeOptions):
     from_: Place = option("Copy the ledger that `stirred ledger export` wrote here, instead.", form="EXPORT.json")
 
 
-def init(options: InitOptions, _: Any) -> Outcome:
+def init(options: LedgerInitOptions, _: Any) -> Outcome:
     """Create a ledger for one confidential dataset.
 
     Or copy one from an export: a broken chain is refused, and nothing is written.
@@ -204,13 +204,13 @@ def resolve(options: RecoverOptions, _: Any) -> Outcome:
 # ---- its entries --------------------------------------------------------------------------------------------
 
 
-class ShowOptions(_LedgerOptions):
+class LedgerShowOptions(_LedgerOptions):
     """`stirred ledger show`."""
 
     entry: Text = argument("ENTRY", "One entry, with all its facts.", None)
 
 
-def show(options: ShowOptions, _: Any) -> Outcome:
+def show(options: LedgerShowOptions, _: Any) -> Outcome:
     """List the entries, or show one with all its facts."""
     ledger = Ledger.open(options.ledger)
     if options.entry is not None:
@@ -459,7 +459,7 @@ def total_facts(ledger: Ledger, found: Total) -> dict[str, Any]:
     }
 
 
-class ExportOptions(TotalOptions):
+class LedgerExportOptions(TotalOptions):
     """`stirred ledger export`."""
 
     format_: Literal["json", "opendp", "markdown"] = option(
@@ -469,7 +469,7 @@ class ExportOptions(TotalOptions):
     out: Place = option("Write to this file instead of printing.")
 
 
-def export(options: ExportOptions, _: Any) -> Outcome:
+def export(options: LedgerExportOptions, _: Any) -> Outcome:
     """Export the ledger.
 
     As json without loss, as opendp or markdown for the public.
@@ -579,8 +579,8 @@ def _policy_shown(
 
 
 COMMANDS: Final = (
-    command("init", InitOptions, init),
-    command("show", ShowOptions, show),
+    command("init", LedgerInitOptions, init),
+    command("show", LedgerShowOptions, show),
     command("add", AddOptions, add),
     command("total", TotalOptions, total),
     command("verify", VerifyOptions, verify),
@@ -588,5 +588,5 @@ COMMANDS: Final = (
     command("abort", _EntryOptions, abort),
     command("withdraw", _EntryOptions, withdraw),
     command("policy", PolicyOptions, policy),
-    command("export", ExportOptions, export),
+    command("export", LedgerExportOptions, export),
 )

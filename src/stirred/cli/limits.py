@@ -232,13 +232,13 @@ def _learned(found: Learned, *, zcdp: bool) -> dict[str, Any]:
             "no_limit": found.refused or None, "reveals": list(found.reveals)}  # fmt: skip
 
 
-class FigureOptions(BaseModel):
+class LimitsFigureOptions(BaseModel):
     """`stirred limits figures`."""
 
     out: Path = option("Where to write them; made if it is not there.", ..., form="FOLDER")
 
 
-def figures(options: FigureOptions, _: Any) -> Outcome:
+def figures(options: LimitsFigureOptions, _: Any) -> Outcome:
     """Figures 5.1 to 5.4 and two more, as SVG with their data."""
     from stirred.inference.figures import figures as all_figures
     from stirred.report.charts import INSTALL, NOT_DRAWN
@@ -289,5 +289,5 @@ COMMANDS: Final = (
     command("density", DensityOptions, density),
     command("pufferfish", PufferfishOptions, pufferfish),
     command("explain", ExplainOptions, explained),
-    command("figures", FigureOptions, figures),
+    command("figures", LimitsFigureOptions, figures),
 )

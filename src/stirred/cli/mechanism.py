@@ -40,13 +40,13 @@ def listed(_: NoOptions, __: Any) -> Outcome:
     return Outcome(values={"mechanisms": found}, rows=rows)
 
 
-class ShowOptions(BaseModel):
+class MechanismShowOptions(BaseModel):
     """`stirred mechanism show`."""
 
     name: str = argument("NAME", "The mechanism.", complete=completed_names)
 
 
-def show(options: ShowOptions, _: Any) -> Outcome:
+def show(options: MechanismShowOptions, _: Any) -> Outcome:
     """Show the settings of a mechanism, and how each is given."""
     full = full_name(options.name, where="NAME")
     found = mechanism_class(full)
@@ -90,4 +90,4 @@ def _in_words(setting: dict[str, Any]) -> str:
     return f"{setting['description']} ({setting['type']}{needed}; {setting['option']}){example}"
 
 
-COMMANDS: Final = (command("list", NoOptions, listed), command("show", ShowOptions, show))
+COMMANDS: Final = (command("list", NoOptions, listed), command("show", MechanismShowOptions, show))

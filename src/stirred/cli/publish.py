@@ -65,13 +65,13 @@ def publish(options: PublishOptions, _: Any) -> Outcome:
     return Outcome(values=values, blocks=[title, Bullets(done.checks), "", FactRows(rows)])
 
 
-class CheckOptions(BaseModel):
+class BundleCheckOptions(BaseModel):
     """`stirred check`."""
 
     folder: Path = argument("BUNDLE", "A finished release, or what was published of it.")
 
 
-def check(options: CheckOptions, _: Any) -> Outcome:
+def check(options: BundleCheckOptions, _: Any) -> Outcome:
     """Check a finished bundle from its files alone.
 
     Also what was published of one; every figure is computed again.
@@ -195,7 +195,7 @@ def _check_out(out: Path, *, table: Path, bundle: Path) -> None:
 
 COMMANDS: Final = (
     command("publish", PublishOptions, publish),
-    command("check", CheckOptions, check),
+    command("check", BundleCheckOptions, check),
     command("report", ReportOptions, report),
     command("unswap", UnswapOptions, unswap),
 )

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from stirred.cli.option_words import told_by_options
 from stirred.cli.options import Names, Place, Text, argument, command, option
 from stirred.cli.output import exactly, notes_of, picked, step_facts
-from stirred.cli.spec_budget import BudgetOptions, budget
+from stirred.cli.spec_budget import SpecBudgetOptions, budget
 from stirred.cli.spec_given import (
     BUDGET,
     STATED,
@@ -88,13 +88,13 @@ def _entry_values(entry: CatalogueEntry) -> dict[str, Any]:
     return {**found, "toy": {"domain": toy.domain, "datasets": len(toy.laws), "words": toy.words, **numbers}}
 
 
-class ShowOptions(_NameOptions):
+class SpecShowOptions(_NameOptions):
     """`stirred spec show`."""
 
     explain: bool = option("In plain language, what is not protected first.", False)
 
 
-def show(options: ShowOptions, _: Any) -> Outcome:
+def show(options: SpecShowOptions, _: Any) -> Outcome:
     """Show one specification, or explain it in plain language.
 
     Its notation, the five blocks and the listed invariants.
@@ -201,7 +201,7 @@ def lint(options: LintOptions, _: Any) -> Outcome:
     )
 
 
-class ExportOptions(_NameOptions):
+class SpecExportOptions(_NameOptions):
     """`stirred spec export`."""
 
     format_: Text = option("opendp (registry YAML; default), json or markdown.", form="NAME")
@@ -210,7 +210,7 @@ class ExportOptions(_NameOptions):
     out: Place = option("Write to this file instead of printing.")
 
 
-def export(options: ExportOptions, _: Any) -> Outcome:
+def export(options: SpecExportOptions, _: Any) -> Outcome:
     """Export a specification to another format.
 
     OpenDP deployments registry, JSON or Markdown.
@@ -242,7 +242,7 @@ def export(options: ExportOptions, _: Any) -> Outcome:
 # ---- from one specification to another ------------------------------------------------------------------------
 
 
-class ComposeOptions(_DerivedOptions, UnitOptions):
+class SpecComposeOptions(_DerivedOptions, UnitOptions):
     """`stirred spec compose`."""
 
     names: Names = argument("NAME|FILE...", "Two or more specifications.")
@@ -250,7 +250,7 @@ class ComposeOptions(_DerivedOptions, UnitOptions):
     delta: Text = option("delta, if some must become approximate.", form="NUMBER")
 
 
-def compose(options: ComposeOptions, _: Any) -> Outcome:
+def compose(options: SpecComposeOptions, _: Any) -> Outcome:
     """Compose releases into one specification.
 
     Every conversion is shown with its theorem.
@@ -393,12 +393,12 @@ def idle(option: str) -> SpecificationError:
 
 COMMANDS: Final = (
     command("list", ListOptions, list_),
-    command("show", ShowOptions, show),
-    command("compose", ComposeOptions, compose),
+    command("show", SpecShowOptions, show),
+    command("compose", SpecComposeOptions, compose),
     command("convert", ConvertOptions, convert),
-    command("budget", BudgetOptions, budget),
+    command("budget", SpecBudgetOptions, budget),
     command("pull-back", PullBackOptions, pull_back),
     command("lint", LintOptions, lint),
-    command("export", ExportOptions, export),
+    command("export", SpecExportOptions, export),
     command("map", MapOptions, draw_map),
 )

@@ -43,7 +43,7 @@ _NEIGHBOURS_ONLY: Final = (
 )
 
 
-class BudgetOptions(BaseModel):
+class SpecBudgetOptions(BaseModel):
     """`stirred spec budget`."""
 
     stratum: int | None = option("Of a swap: records in the largest stratum that has something to swap.")
@@ -56,7 +56,7 @@ class BudgetOptions(BaseModel):
     method: Literal["bun-steinke", "cks"] = option("The Census Bureau's way, or the tighter one.", "bun-steinke")
 
 
-def budget(options: BudgetOptions, _: Any) -> Outcome:
+def budget(options: SpecBudgetOptions, _: Any) -> Outcome:
     """Quick sums: epsilon of a swap, its rates, or zCDP as epsilon.
 
     With --stratum and a rate or epsilon; or with --rho2 and --delta, for two files that differ in one unit. With
@@ -85,7 +85,7 @@ def budget(options: BudgetOptions, _: Any) -> Outcome:
 # ---- swaps ------------------------------------------------------------------------------------------------------
 
 
-def _at_rate(options: BudgetOptions, stratum: int, rate: str) -> Outcome:
+def _at_rate(options: SpecBudgetOptions, stratum: int, rate: str) -> Outcome:
     p, bound = probability(rate, where="--rate"), options.bound
     found = bounded_psa_epsilon(p, largest_stratum=stratum, bound=bound)
     exists = psa_existential_bound(p, largest_stratum=stratum)
@@ -124,7 +124,7 @@ def _at_rate(options: BudgetOptions, stratum: int, rate: str) -> Outcome:
     return Outcome(values=values, blocks=shown())
 
 
-def _at_target(options: BudgetOptions, stratum: int, epsilon: str) -> Outcome:
+def _at_target(options: SpecBudgetOptions, stratum: int, epsilon: str) -> Outcome:
     target, bound = loss(epsilon, where="--epsilon"), options.bound
     rates = psa_rates_for(target, largest_stratum=stratum, bound=bound)
     usable = [rate_not_above(target, largest_stratum=stratum, high=high, bound=bound) for high in (False, True)]
@@ -188,7 +188,7 @@ def _shown_down(value: Exact, places: int = 2) -> str:
 # ---- zCDP as epsilon --------------------------------------------------------------------------------------------
 
 
-def _converted(options: BudgetOptions) -> Outcome:
+def _converted(options: SpecBudgetOptions) -> Outcome:
     each, copies, method = loss(options.rho2 or "", where="--rho2"), options.copies, options.method
     if options.delta is None:
         raise wrong("is needed", where="--delta", remedy="write such as --delta 1e-10")
