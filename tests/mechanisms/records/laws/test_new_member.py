@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from stirred import Entropy
 from stirred.audit.exhaustive import audit
 from stirred.cli.main import run
 from stirred.mechanisms import registry
-from tests.mechanisms.records.laws.coin_swap import CoinSwap
+from tests.mechanisms.records.laws.coin_swap import CoinLaw, CoinSwap
 from tests.mechanisms.records.laws.test_frame_law import copies, fit
 from tests.mechanisms.records.sampling import swapped
 from tests.world import households
@@ -57,3 +58,15 @@ def test_it_is_planned_released_published_and_audited_like_any_other(
     margins = ["--hold-margin", "2,1", "--swap-margin", "2,1"]
     assert run(["audit", "swap", "--mechanism", "coin", "--rate", "1/2", *margins]) == 0
     assert "a factor of 4" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_law_gets_no_promise_of_noise_after_it_that_it_does_not_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default a law was believed to draw by sizes alone: noise after one that did not promised 1, and lost 1.5."""
+    swap = CoinSwap(match=["size"], swap=["county"], rate="1/2")
+    assert swap.exchange is None
+    monkeypatch.setattr(CoinLaw, "by_sizes", True)
+    assert swap.exchange is not None
+    for name in ("permutation-swap", "shuffle-swap", "mallows-swap"):
+        loss = {"epsilon": "1"} if name == "mallows-swap" else {"rate": "1/2"}
+        member: Any = registry.build(name, {"match": ["size"], "swap": ["county"], **loss})
+        assert member.exchange is not None, name
