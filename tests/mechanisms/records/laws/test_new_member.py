@@ -62,7 +62,7 @@ def test_it_is_planned_released_published_and_audited_like_any_other(
 
 def test_a_law_gets_no_promise_of_noise_after_it_that_it_does_not_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default a law was believed to draw by sizes alone: noise after one that did not promised 1, and lost 1.5."""
-    swap = CoinSwap(match=["size"], swap=["county"], rate="1/2")
+    swap: Any = CoinSwap(match=["size"], swap=["county"], rate="1/2")
     assert swap.exchange is None
     monkeypatch.setattr(CoinLaw, "by_sizes", True)
     assert swap.exchange is not None
