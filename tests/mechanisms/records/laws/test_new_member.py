@@ -62,11 +62,15 @@ def test_it_is_planned_released_published_and_audited_like_any_other(
 
 def test_a_law_gets_no_promise_of_noise_after_it_that_it_does_not_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default a law was believed to draw by sizes alone: noise after one that did not promised 1, and lost 1.5."""
-    swap: Any = CoinSwap(match=["size"], swap=["county"], rate="1/2")
-    assert swap.exchange is None
+    settings = {"match": ["size"], "swap": ["county"]}
+
+    def claims(name: str, **loss: str) -> bool:
+        member: Any = registry.build(name, {**settings, **loss})
+        return member.exchange is not None
+
+    assert not claims("coin-swap", rate="1/2")
     monkeypatch.setattr(CoinLaw, "by_sizes", True)
-    assert swap.exchange is not None
-    for name in ("permutation-swap", "shuffle-swap", "mallows-swap"):
-        loss = {"epsilon": "1"} if name == "mallows-swap" else {"rate": "1/2"}
-        member: Any = registry.build(name, {"match": ["size"], "swap": ["county"], **loss})
-        assert member.exchange is not None, name
+    assert claims("coin-swap", rate="1/2")
+    assert claims("permutation-swap", rate="1/2")
+    assert claims("shuffle-swap", rate="1/2")
+    assert claims("mallows-swap", epsilon="1")
